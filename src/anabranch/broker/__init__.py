@@ -1,0 +1,1 @@
+"""Sessions, topics, subscriptions and dispatch."""

@@ -1,0 +1,27 @@
+"""The `anabranch` command: one module per noun, wired together here."""
+
+import typer
+
+from anabranch import __version__
+
+app = typer.Typer(name="anabranch", no_args_is_help=True, add_completion=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"anabranch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """A streaming platform whose parts can be replaced while data flows."""
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    app()

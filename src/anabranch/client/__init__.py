@@ -1,0 +1,1 @@
+"""The asyncio SDK. It knows the platform only from outside."""

@@ -1,0 +1,1 @@
+"""The replicated log as a pure state machine: events in, instructions out."""

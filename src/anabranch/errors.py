@@ -1,0 +1,121 @@
+"""The error tree: whose fault, and whether to try again.
+
+    AnabranchError
+    ├── InputError            the caller asked for something wrong; nothing was changed
+    │   ├── InvalidName
+    │   ├── InvalidPath
+    │   ├── ConfigError
+    │   └── ProtocolError     the peer broke the wire protocol
+    │       └── FrameTooLarge
+    ├── ConflictError         somebody else was first; read again and decide
+    │   ├── BadVersion
+    │   ├── NotEmpty
+    │   ├── Fenced
+    │   └── FolderInUse
+    ├── NotFound
+    ├── AlreadyClosed
+    ├── OutcomeUnknown        the request may or may not have taken effect
+    ├── StorageError          the disk or a store failed
+    │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
+    │   └── DiskFull
+    ├── Corruption            stored bytes are not what was written; names the position
+    └── FormatError           a file or document of an unknown format or version
+
+Operating errors are raised; programmer mistakes are asserts and end the process. `retriable`
+says whether the same request may succeed later without anybody changing it.
+"""
+
+from typing import ClassVar
+
+
+class AnabranchError(Exception):
+    """Base of everything this package raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+
+
+class InputError(AnabranchError):
+    """The request itself is wrong; nothing was changed."""
+
+
+class InvalidName(InputError):
+    """A topic, subscription or other name that the rules refuse."""
+
+
+class InvalidPath(InputError):
+    """A metadata path that is not absolute, or that ends in a slash."""
+
+
+class ConfigError(InputError):
+    """A setting that does not exist or cannot have this value."""
+
+
+class ProtocolError(InputError):
+    """The peer sent bytes or commands that the protocol does not allow here."""
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame whose declared size is above the limit, refused before any allocation."""
+
+
+class ConflictError(AnabranchError):
+    """Somebody else was first: read the present state and decide again."""
+
+
+class BadVersion(ConflictError):
+    """A conditional write found another version than it expected."""
+
+    def __init__(self, path: str, detail: str = "") -> None:
+        super().__init__(f"version mismatch at {path}" + (f": {detail}" if detail else ""))
+        self.path = path
+
+
+class NotEmpty(ConflictError):
+    """A node with children cannot be deleted."""
+
+
+class Fenced(ConflictError):
+    """A newer owner has taken over; this one must stop writing."""
+
+
+class FolderInUse(ConflictError):
+    """Another process holds the data folder."""
+
+
+class NotFound(AnabranchError):
+    """The thing named does not exist."""
+
+
+class AlreadyClosed(AnabranchError):
+    """Used after it was closed."""
+
+
+class OutcomeUnknown(AnabranchError):
+    """The request may or may not have taken effect; only reading back can tell."""
+
+
+class StorageError(AnabranchError):
+    """A disk or a store failed."""
+
+
+class StoreFailed(StorageError):
+    """A write or sync failed; the store accepts nothing more until it is opened again."""
+
+
+class DiskFull(StorageError):
+    """No room was left; what was acknowledged before is safe."""
+
+    retriable = True
+
+
+class Corruption(AnabranchError):
+    """Stored bytes are not what was written."""
+
+    def __init__(self, file: str, offset: int, detail: str) -> None:
+        super().__init__(f"corrupt data in {file} at byte {offset}: {detail}")
+        self.file = file
+        self.offset = offset
+
+
+class FormatError(AnabranchError):
+    """A file or document of a foreign format, or of a version this build does not know."""

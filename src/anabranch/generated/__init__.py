@@ -1,0 +1,1 @@
+"""Modules generated from proto/ by `make proto`; never edited by hand."""

@@ -1,0 +1,1 @@
+"""The checksummed record log that metadata and ledgers share."""

@@ -1,0 +1,1 @@
+"""Ledger stores: the contract and the stores behind it."""

@@ -1,0 +1,50 @@
+"""Every bound in one place, unit in the name. Relations between bounds are asserted here.
+
+Nothing but constants lives here; a module that needs a bound imports it from here.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+# --- wire -------------------------------------------------------------------------------------
+MESSAGE_BYTES_MAX: Final = 5 * MIB
+"""Largest metadata + payload of one entry, as Pulsar's default maxMessageSize."""
+FRAME_PADDING_BYTES: Final = 10 * KIB
+"""Room for the command and sizes around a message, as Pulsar's frame decoder allows."""
+FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + FRAME_PADDING_BYTES
+KEEP_ALIVE_INTERVAL_S: Final = 30
+PENDING_PUBLISHES_PER_CONNECTION_MAX: Final = 1000
+"""Publishes not yet durable before reading from a connection pauses."""
+PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX: Final = 64 * MIB
+
+# --- dispatch ---------------------------------------------------------------------------------
+READ_BATCH_ENTRIES_MAX: Final = 100
+READ_BATCH_BYTES_MAX: Final = 5 * MIB
+UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
+ROUND_ROBIN_ENTRIES_MAX: Final = 20
+"""Entries one consumer of a shared subscription gets before the next one's turn."""
+
+# --- metadata ---------------------------------------------------------------------------------
+METADATA_VALUE_BYTES_MAX: Final = 1 * MIB
+METADATA_PATH_BYTES_MAX: Final = 8 * KIB
+
+# --- journal and ledgers ----------------------------------------------------------------------
+JOURNAL_RECORD_BYTES_MAX: Final = 16 * MIB
+JOURNAL_SEGMENT_BYTES: Final = 256 * MIB
+"""A segment is sealed and the next begun once it is at least this long."""
+JOURNAL_GROUP_BYTES_MAX: Final = 16 * MIB
+"""How much one write and sync may carry."""
+
+# --- managed ledgers --------------------------------------------------------------------------
+LEDGER_ENTRIES_MAX: Final = 50_000
+LEDGER_BYTES_MAX: Final = 2048 * MIB
+LEDGER_AGE_S_MAX: Final = 4 * 3600
+ENTRY_CACHE_BYTES_MAX: Final = 128 * MIB
+CURSOR_FLUSH_INTERVAL_S: Final = 1.0
+"""An acknowledgement without a receipt is durable within this time."""
+
+assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
+assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
+assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX

@@ -1,0 +1,1 @@
+"""Chains of ledgers with cursors: what a topic is stored as."""

@@ -1,0 +1,81 @@
+"""The operating system behind the doors of `runtime`. Only the composition root imports this."""
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable
+from typing import cast
+
+from anabranch.runtime import Runtime
+from anabranch.runtime.network import ConnectionHandler
+from anabranch.runtime.real_disk import RealDisk
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        """See `Clock.wall_ms`."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """See `Clock.monotonic_s`."""
+        return time.monotonic()
+
+
+class RealEntropy:
+    """The machine's randomness."""
+
+    def token_hex(self, byte_count: int) -> str:
+        """See `Entropy.token_hex`."""
+        return secrets.token_hex(byte_count)
+
+    def below(self, bound: int) -> int:
+        """See `Entropy.below`."""
+        return secrets.randbelow(bound)
+
+    def uniform(self, low: float, high: float) -> float:
+        """See `Entropy.uniform`."""
+        return random.uniform(low, high)
+
+
+class RealListener:
+    """A listening socket."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        """See `Listener.port`."""
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """See `Listener.close`."""
+        self._server.close()
+
+
+class RealNetwork:
+    """TCP."""
+
+    async def listen(
+        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+    ) -> RealListener:
+        """See `Network.listen`."""
+        factory = cast("Callable[[], asyncio.Protocol]", handler_factory)
+        loop = asyncio.get_running_loop()
+        return RealListener(await loop.create_server(factory, host, port, backlog=1024))
+
+    async def connect(
+        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+    ) -> ConnectionHandler:
+        """See `Network.connect`."""
+        factory = cast("Callable[[], asyncio.Protocol]", handler_factory)
+        _, handler = await asyncio.get_running_loop().create_connection(factory, host, port)
+        return handler
+
+
+def real_runtime() -> Runtime:
+    """Return the doors to the machine this process runs on."""
+    return Runtime(RealClock(), RealEntropy(), RealNetwork(), RealDisk())

@@ -1,0 +1,42 @@
+"""Supervised tasks: every background coroutine has a name, an owner and somewhere to fail to.
+
+`Tasks` is ordinary asyncio and is the same in both worlds.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+FailureSink = Callable[[str, BaseException], None]
+
+
+class Tasks:
+    """A group of background tasks that live and end together."""
+
+    def __init__(self, on_failure: FailureSink) -> None:
+        self._on_failure = on_failure
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine in the background; if it raises, the group's owner is told."""
+        assert not self._closed, f"task {name} spawned after its group was closed"
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._on_failure(task.get_name(), failure)
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait until it has ended."""
+        self._closed = True
+        # Cancelled in spawn order: a set's order would differ between two runs of one seed.
+        doomed = sorted(self._running, key=lambda task: task.get_name())
+        for task in doomed:
+            task.cancel()
+        for task in doomed:
+            await asyncio.wait([task])

@@ -1,0 +1,1 @@
+"""The simulated world, contract suites, launchers of real servers, planted bugs."""

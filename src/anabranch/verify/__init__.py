@@ -1,0 +1,1 @@
+"""Workloads, history files and the rules that judge them."""
