@@ -25,7 +25,8 @@ Operating errors are raised; programmer mistakes are asserts and end the process
 says whether the same request may succeed later without anybody changing it.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class AnabranchError(Exception):
@@ -52,6 +53,9 @@ class ConfigError(InputError):
 
 class ProtocolError(InputError):
     """The peer sent bytes or commands that the protocol does not allow here."""
+
+    decoded: Sequence[Any] = ()
+    """What was understood of the same bytes before the place where they went wrong."""
 
 
 class FrameTooLarge(ProtocolError):
