@@ -68,6 +68,8 @@ class SegmentFiles:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: OSError | None) -> None:
+            if written.cancelled():
+                return
             if error is None:
                 written.set_result(None)
             else:
