@@ -36,6 +36,12 @@ JOURNAL_SEGMENT_BYTES: Final = 256 * MIB
 """A segment is sealed and the next begun once it is at least this long."""
 JOURNAL_GROUP_BYTES_MAX: Final = 16 * MIB
 """How much one write and sync may carry."""
+JOURNAL_SCAN_BYTES: Final = 1 * MIB
+"""How much recovery reads at a time, unless one record is larger."""
+JOURNAL_OPEN_FILES_MAX: Final = 64
+"""Sealed segments kept open for reading."""
+JOURNAL_IDLE_MARK_S: Final = 0.05
+"""After this long without appends the journal notes that all it holds is durable."""
 
 # --- managed ledgers --------------------------------------------------------------------------
 LEDGER_ENTRIES_MAX: Final = 50_000

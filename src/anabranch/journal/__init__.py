@@ -1,1 +1,11 @@
-"""The checksummed record log that metadata and ledgers share."""
+"""The checksummed record log that metadata and ledgers share.
+
+`format` is the bytes, `recovery` reads them back, `files` holds the segments, `journal` appends.
+Records are opaque here; what they mean belongs to the store that writes them.
+"""
+
+from anabranch.journal.format import RecordPlace
+from anabranch.journal.journal import AppendDone, Journal
+from anabranch.journal.recovery import Replay
+
+__all__ = ["AppendDone", "Journal", "RecordPlace", "Replay"]

@@ -1,0 +1,396 @@
+"""The record log: append with group commit, read back by place, roll, remove old segments.
+
+One write with one sync is in flight; what is appended meanwhile gathers and goes with the next. A
+failed write or sync ends the journal: nothing is acknowledged after it, until it is opened again.
+A record whose append failed may or may not be there after that.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from crc32c import crc32c
+
+from anabranch.errors import (
+    AlreadyClosed,
+    DiskFull,
+    InputError,
+    StorageError,
+    StoreFailed,
+)
+from anabranch.journal.files import SegmentFiles, disk_errors, storage_error
+from anabranch.journal.format import (
+    HEADER_BYTES,
+    MARK_BYTES,
+    RECORD_HEADER,
+    RECORD_HEADER_BYTES,
+    RecordPlace,
+    encode_mark,
+    seed_of,
+)
+from anabranch.journal.next_file import NextFile
+from anabranch.journal.recovery import Recovered, Replay, recover
+from anabranch.limits import (
+    JOURNAL_GROUP_BYTES_MAX,
+    JOURNAL_IDLE_MARK_S,
+    JOURNAL_RECORD_BYTES_MAX,
+    JOURNAL_SEGMENT_BYTES,
+)
+from anabranch.runtime.disk import Disk, DiskFile
+from anabranch.runtime.network import Buffer
+
+AppendDone = Callable[[Exception | None], None]
+
+
+class _Group:
+    """What one write and one sync carry."""
+
+    __slots__ = ("buffers", "dones", "end", "segment", "size", "sync")
+
+    def __init__(self, segment: int, offset: int, previous: int, *, sync: bool) -> None:
+        self.segment = segment
+        self.end = offset + MARK_BYTES
+        self.size = 0
+        self.buffers: list[Buffer] = [encode_mark(segment, offset, previous)]
+        self.dones: list[AppendDone] = []
+        self.sync = sync
+
+
+class Journal:
+    """A checksummed, segmented record log in a folder of its own."""
+
+    def __init__(self, disk: Disk, folder: str, kind: bytes, segment_bytes: int) -> None:
+        """Use `open`."""
+        assert segment_bytes > HEADER_BYTES + MARK_BYTES
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._files = SegmentFiles(disk, folder, kind)
+        self._loop = asyncio.get_running_loop()
+        self._next = NextFile(self._files, self._next_is_ready)
+        self._sealed: list[int] = []
+        # Where the next item will be; ahead of what is written.
+        self._segment = 0
+        self._offset = 0
+        self._previous = 0
+        self._seed = 0
+        # What is written.
+        self._file: DiskFile | None = None
+        self._file_segment = 0
+        self._durable = (0, 0)
+        self._queue: deque[_Group] = deque()
+        self._in_flight: _Group | None = None
+        self._flush_scheduled = False
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._unmarked = False
+        self._pending_bytes = 0
+        self._failure: StorageError | None = None
+        self._closing = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        folder: str,
+        *,
+        kind: bytes,
+        replay: Replay,
+        segment_bytes: int = JOURNAL_SEGMENT_BYTES,
+        from_segment: int = 0,
+        sparse: bool = False,
+    ) -> "Journal":
+        """Replay what is there, cut a torn tail, and be ready to append.
+
+        Args:
+            disk: where to keep the files.
+            folder: belongs to the journal alone; made if it is not there.
+            kind: four bytes that say what the records are; another kind is refused.
+            replay: called with every intact record, oldest first. The view ends with the call.
+            segment_bytes: a segment at least this long is sealed.
+            from_segment: older segments are kept but not replayed.
+            sparse: whether segments may have been removed singly, so that a gap is no damage.
+
+        Raises:
+            Corruption: if bytes that were durable are damaged or missing.
+            FormatError: if the folder holds something else or a version this build does not know.
+            StorageError: if the disk fails.
+        """
+        journal = cls(disk, folder, kind, segment_bytes)
+        with disk_errors(f"opening the journal in {folder}"):
+            await disk.make_folder(folder)
+            found = await recover(
+                disk, folder, kind=kind, replay=replay, from_segment=from_segment, sparse=sparse
+            )
+            await journal._resume(disk, found)
+        return journal
+
+    async def _resume(self, disk: Disk, found: Recovered) -> None:
+        for number in found.discard:
+            await disk.remove(self._files.path(number))
+        if found.tail_bytes:
+            file = await disk.open(self._files.path(found.tail))
+            if found.torn_bytes:
+                await file.truncate(found.tail_bytes)
+            offset = found.tail_bytes
+        else:
+            file = await self._files.create(found.tail)
+            offset = HEADER_BYTES
+        self._sealed = found.sealed
+        self._begin_segment(found.tail, offset, previous=0)
+        self._use_file(found.tail, file)
+        # What a killed process wrote may be in the page cache only: it was replayed, so it must
+        # not be lost to a power cut from here on.
+        self._start_group(sync=True)
+        self._flush()
+        await self._settle()
+        if self._failure is not None:
+            await self._files.close()
+            raise self._failure
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet durable: what back-pressure is measured by."""
+        return self._pending_bytes
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why nothing can be appended any more, None while all is well."""
+        return self._failure
+
+    def segments(self) -> list[int]:
+        """The segments there are, oldest first; the last one is being appended to."""
+        return [*self._sealed, self._segment]
+
+    def append(self, parts: Sequence[Buffer], done: AppendDone) -> RecordPlace:
+        """Add a record made of `parts`; `done` is called when it is durable, in order.
+
+        The parts must not change until then. After a failure `done` gets a `StoreFailed`, or a
+        `DiskFull` for records that were in the write which found no room.
+
+        Raises:
+            InputError: if the record is empty or too large.
+            AlreadyClosed: after `close`.
+        """
+        length = 0
+        for part in parts:
+            length += len(part)
+        if not 0 < length <= JOURNAL_RECORD_BYTES_MAX:
+            raise InputError(f"a record has 1 to {JOURNAL_RECORD_BYTES_MAX} bytes, not {length}")
+        if self._closing:
+            raise AlreadyClosed(f"the journal in {self._folder} is closed")
+        if self._failure is not None:
+            self._loop.call_soon(done, self._failure)
+            return RecordPlace(self._segment, self._offset, length)
+        size = RECORD_HEADER_BYTES + length
+        if self._offset >= self._segment_bytes:
+            self.roll()
+        queue = self._queue
+        if (
+            queue
+            and queue[-1].segment == self._segment
+            and (queue[-1].size + size <= JOURNAL_GROUP_BYTES_MAX)
+        ):
+            group = queue[-1]
+        else:
+            group = self._start_group(sync=True)
+        crc = self._seed ^ length
+        for part in parts:
+            crc = crc32c(part, crc)
+        place = RecordPlace(self._segment, self._offset, length)
+        group.buffers.append(RECORD_HEADER.pack(length, crc))
+        group.buffers += parts
+        group.dones.append(done)
+        group.size += size
+        self._offset += size
+        group.end = self._offset
+        self._pending_bytes += size
+        if self._in_flight is None:
+            self._schedule_flush()
+        return place
+
+    def _schedule_flush(self) -> None:
+        # Not at once: everything appended in this turn of the loop shares the sync.
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def roll(self) -> int:
+        """Let the next record begin a new segment; return the number of that segment."""
+        if self._offset > HEADER_BYTES and self._failure is None:
+            self._sealed.append(self._segment)
+            self._begin_segment(self._segment + 1, HEADER_BYTES, previous=self._offset)
+            self._schedule_flush()
+        return self._segment
+
+    def _begin_segment(self, segment: int, offset: int, *, previous: int) -> None:
+        self._segment = segment
+        self._offset = offset
+        self._previous = previous
+        self._seed = seed_of(segment)
+
+    def _start_group(self, *, sync: bool) -> _Group:
+        first = self._offset == HEADER_BYTES
+        previous = self._previous if first else 0
+        group = _Group(self._segment, self._offset, previous, sync=sync)
+        self._offset = group.end
+        self._queue.append(group)
+        return group
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._in_flight is not None or self._failure is not None:
+            return
+        wanted = self._queue[0].segment if self._queue else self._segment
+        if (wanted != self._file_segment and not self._turn_to_next_file()) or not self._queue:
+            return
+        assert self._file is not None
+        group = self._in_flight = self._queue.popleft()
+        self._file.append(group.buffers, sync=group.sync, done=self._written)
+        if group.end * 2 > self._segment_bytes:
+            self._next.prepare(group.segment + 1)
+
+    def _written(self, error: OSError | None) -> None:
+        group = self._in_flight
+        assert group is not None
+        self._in_flight = None
+        if error is not None:
+            self._queue.appendleft(group)
+            self._fail(f"writing {self._files.path(group.segment)}", error)
+            return
+        self._pending_bytes -= group.size
+        self._unmarked = bool(group.dones)
+        if group.sync:
+            self._durable = (group.segment, group.end)
+        self._flush()
+        if self._in_flight is None:
+            if self._unmarked and self._mark_timer is None and not self._closing:
+                self._mark_timer = self._loop.call_later(JOURNAL_IDLE_MARK_S, self._mark)
+            self._wake()
+        self._complete(iter(group.dones), None)
+
+    def _complete(self, dones: Iterator[AppendDone], failure: StorageError | None) -> None:
+        try:
+            for done in dones:
+                done(failure)
+        except BaseException:
+            # One caller's mistake must not swallow the completions of others.
+            self._loop.call_soon(self._complete, dones, failure)
+            raise
+
+    def _mark(self) -> None:
+        """Note that all is durable, so that damage to the last group is known for what it is."""
+        self._mark_timer = None
+        idle = self._in_flight is None and not self._queue
+        if idle and self._unmarked and self._file_segment == self._segment:
+            self._start_group(sync=False)
+            self._flush()
+
+    def _fail(self, doing: str, error: OSError) -> None:
+        """End the journal: the failed write's records learn why, later ones that it is over."""
+        reason = storage_error(doing, error)
+        over = StoreFailed(f"the journal in {self._folder} has failed while {reason}")
+        over.__cause__ = error
+        self._failure = over
+        self._pending_bytes = 0
+        doomed = list(self._queue)
+        self._queue.clear()
+        for group in doomed:
+            told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
+            self._complete(iter(group.dones), told)
+        self._wake()
+
+    def _turn_to_next_file(self) -> bool:
+        """Append to the next segment from now on; False if its file is not there yet."""
+        segment = self._file_segment + 1
+        if self._next.failure is not None:
+            self._fail(f"creating {self._files.path(segment)}", self._next.failure)
+            return False
+        file = self._next.take()
+        if file is None:
+            self._next.prepare(segment)
+            return False
+        self._use_file(segment, file)
+        self._wake()
+        return True
+
+    def _use_file(self, segment: int, file: DiskFile) -> None:
+        self._file = file
+        self._file_segment = segment
+        self._files.write_to(segment, file)
+
+    def _next_is_ready(self) -> None:
+        self._flush()
+        self._wake()
+
+    async def remove_segment(self, segment: int) -> None:
+        """Remove a sealed segment durably; its records cannot be read any more.
+
+        Raises:
+            StoreFailed: if the journal failed before the segment was sealed on disk.
+            StorageError: if the disk cannot remove it.
+        """
+        assert segment in self._sealed, f"segment {segment} is not sealed: {self.segments()}"
+        while self._file_segment <= segment:
+            if self._failure is not None:
+                raise self._failure
+            await self._progress()
+        await self._files.remove(segment)
+        self._sealed.remove(segment)
+
+    async def drop_segments_below(self, segment: int) -> None:
+        """Remove all segments before the given one, oldest first; see `remove_segment`."""
+        for number in [number for number in self._sealed if number < segment]:
+            await self.remove_segment(number)
+
+    async def read(self, place: RecordPlace) -> bytes:
+        """Return the payload of a durable record.
+
+        Raises:
+            Corruption: if the stored bytes are damaged.
+            NotFound: if its segment was removed.
+            StorageError: if the disk cannot read.
+        """
+        return bytes((await self.read_run([place]))[0])
+
+    async def read_run(self, places: Sequence[RecordPlace]) -> list[memoryview]:
+        """Return the payloads of durable records of one segment, with one disk read.
+
+        The places must ascend. What lies between them is read too, and kept in memory as long as
+        any of the views, so they had better be close to each other. Raises as `read` does.
+        """
+        last = places[-1]
+        assert (last.segment, last.offset) < self._durable, f"{last} is not durable yet"
+        return await self._files.read_records(places)
+
+    async def close(self) -> None:
+        """Finish what was appended, then let go of the files; harmless if done twice."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
+        await self._settle()
+        if self._unmarked and self._failure is None:
+            self._start_group(sync=True)
+            self._flush()
+            await self._settle()
+        while self._next.is_being_made:
+            await self._progress()
+        await self._next.close()
+        await self._files.close()
+
+    async def _settle(self) -> None:
+        """Wait until nothing is queued or in flight."""
+        while self._in_flight is not None or self._queue:
+            await self._progress()
+
+    async def _progress(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

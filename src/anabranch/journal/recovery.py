@@ -1,0 +1,207 @@
+"""Reading a journal back after a stop of any kind: what is intact, where it ends, what is wrong.
+
+Streams through the segments in pieces, so that memory does not grow with the journal. Nothing on
+disk is changed here; `Recovered` says what has to be cut or removed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from anabranch.errors import Corruption, FormatError
+from anabranch.journal.files import disk_errors
+from anabranch.journal.format import (
+    HEADER_BYTES,
+    MARK_BYTES,
+    RECORD_HEADER_BYTES,
+    RecordPlace,
+    check_header,
+    find_mark,
+    is_torn_header,
+    parse_items,
+    seed_of,
+    segment_name,
+    segment_number,
+)
+from anabranch.limits import (
+    JOURNAL_GROUP_BYTES_MAX,
+    JOURNAL_SCAN_BYTES,
+)
+from anabranch.runtime.disk import Disk, DiskFile
+
+Replay = Callable[[RecordPlace, memoryview], None]
+
+_TORN_BYTES_MAX = JOURNAL_GROUP_BYTES_MAX + MARK_BYTES + RECORD_HEADER_BYTES
+"""One unsynced write is all a crash can tear."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found, and what is to be done before appending."""
+
+    tail: int
+    """The segment to append to; it may have to be created."""
+    tail_bytes: int
+    """Where its intact part ends; 0 if the file is to be created."""
+    torn_bytes: int = 0
+    """How much of the tail is to be cut."""
+    sealed: list[int] = field(default_factory=list)
+    discard: list[int] = field(default_factory=list)
+    """Files after the tail that were begun and never used."""
+
+
+class _Segment(NamedTuple):
+    number: int
+    path: str
+    size: int
+    end: int
+    """After the last intact item; 0 if the header was torn."""
+    damage: str
+    marks: int
+    previous: int | None
+
+
+async def list_segments(disk: Disk, folder: str) -> list[int]:
+    """The numbers of all segments in a folder, ascending.
+
+    Raises:
+        FormatError: if something else is in there.
+    """
+    numbers = []
+    for name in await disk.list(folder):
+        number = segment_number(name)
+        if number is None:
+            raise FormatError(
+                f"{folder}/{name} is not a journal segment: is this the right folder?"
+            )
+        numbers.append(number)
+    return sorted(numbers)
+
+
+async def recover(
+    disk: Disk, folder: str, *, kind: bytes, replay: Replay, from_segment: int, sparse: bool
+) -> Recovered:
+    """Replay every intact record from `from_segment` on.
+
+    Raises:
+        Corruption: if damage cannot be a torn tail, or a segment is missing.
+        FormatError: if a file is foreign.
+    """
+    numbers = await list_segments(disk, folder)
+    if not sparse:
+        _check_no_gap(folder, numbers, from_segment)
+    below = [number for number in numbers if number < from_segment]
+    wanted = numbers[len(below) :]
+    tail: _Segment | None = None
+    before: _Segment | None = None
+    for index, number in enumerate(wanted):
+        segment = await _scan(disk, folder, kind, number, replay)
+        if segment.damage:
+            await _check_torn(disk, folder, segment, wanted[index + 1 :])
+        if before is not None and before.number == number - 1 and segment.marks:
+            _check_end(before, segment)
+        if segment.marks:
+            tail = segment
+        if segment.damage:
+            break
+        before = segment
+    if tail is None:
+        first = max(1, from_segment, *wanted[:1])
+        return Recovered(tail=first, tail_bytes=0, sealed=below, discard=wanted)
+    return Recovered(
+        tail=tail.number,
+        tail_bytes=tail.end,
+        torn_bytes=tail.size - tail.end,
+        sealed=below + [number for number in wanted if number < tail.number],
+        discard=[number for number in wanted if number > tail.number],
+    )
+
+
+def _check_no_gap(folder: str, numbers: Sequence[int], from_segment: int) -> None:
+    wanted = [number for number in numbers if number >= from_segment]
+    expected = from_segment or (wanted[0] if wanted else 0)
+    for number in wanted:
+        if number != expected:
+            break
+        expected += 1
+    else:
+        # A segment that was rolled to and never written may not exist yet.
+        begun = bool(wanted) or from_segment == 0 or from_segment - 1 in numbers
+        if begun:
+            return
+    raise Corruption(f"{folder}/{segment_name(expected)}", 0, "the segment is missing")
+
+
+async def _scan(disk: Disk, folder: str, kind: bytes, number: int, replay: Replay) -> _Segment:
+    path = f"{folder}/{segment_name(number)}"
+    with disk_errors(f"recovering {path}"):
+        file = await disk.open(path)
+        try:
+            return await _scan_file(file, kind, number, replay)
+        finally:
+            await file.close()
+
+
+async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -> _Segment:
+    size = await file.size()
+    header = await file.read_at(0, HEADER_BYTES)
+    if size <= HEADER_BYTES and is_torn_header(header, kind, number):
+        return _Segment(number, file.path, size, 0, "the segment's header is torn", 0, None)
+    check_header(header, file.path, kind, number)
+    offset = HEADER_BYTES
+    wanted_bytes = marks = 0
+    previous: int | None = None
+    damage = ""
+    while offset < size and not damage:
+        data = await file.read_at(offset, max(JOURNAL_SCAN_BYTES, wanted_bytes))
+        parsed = parse_items(memoryview(data), number, offset, replay)
+        if not marks:
+            previous = parsed.previous
+        marks += parsed.marks
+        offset += parsed.consumed
+        wanted_bytes = parsed.wanted_bytes
+        damage = parsed.damage
+        if offset < size < offset + wanted_bytes:
+            damage = f"{size - offset} bytes are left of an item of at least {wanted_bytes}"
+    return _Segment(number, file.path, size, offset, damage, marks, previous)
+
+
+async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequence[int]) -> None:
+    """Refuse damage that a crash during the last write cannot explain."""
+    size = damaged.size - damaged.end
+    if size > _TORN_BYTES_MAX:
+        detail = f"{damaged.damage}; {size} bytes follow, more than one write can tear"
+        raise Corruption(damaged.path, damaged.end, detail)
+    places = [(damaged.number, damaged.end + 1)] + [(number, HEADER_BYTES) for number in later]
+    for number, offset in places:
+        path = f"{folder}/{segment_name(number)}"
+        mark = await _find_mark_after(disk, path, number, offset)
+        if mark is not None:
+            detail = f"{damaged.damage}, although {path} is intact at byte {mark}"
+            raise Corruption(damaged.path, damaged.end, detail)
+
+
+async def _find_mark_after(disk: Disk, path: str, number: int, offset: int) -> int | None:
+    seed = seed_of(number)
+    with disk_errors(f"recovering {path}"):
+        file = await disk.open(path)
+        try:
+            size = await file.size()
+            while offset < size:
+                data = await file.read_at(offset, JOURNAL_SCAN_BYTES)
+                found = find_mark(data, seed, offset)
+                if found is not None:
+                    return found
+                # A mark may lie across two pieces.
+                offset += max(len(data) - MARK_BYTES + 1, 1)
+            return None
+        finally:
+            await file.close()
+
+
+def _check_end(before: _Segment, segment: _Segment) -> None:
+    if segment.previous not in (0, before.end):
+        detail = (
+            f"the segment ends here; the next one was begun when it had {segment.previous} bytes"
+        )
+        raise Corruption(before.path, before.end, detail)
