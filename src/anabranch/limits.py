@@ -29,6 +29,21 @@ ROUND_ROBIN_ENTRIES_MAX: Final = 20
 # --- metadata ---------------------------------------------------------------------------------
 METADATA_VALUE_BYTES_MAX: Final = 1 * MIB
 METADATA_PATH_BYTES_MAX: Final = 8 * KIB
+METADATA_COMMAND_OPERATIONS_MAX: Final = 1000
+"""Operations one log record carries; a longer batch goes as several."""
+METADATA_COMMAND_BYTES_MAX: Final = 4 * MIB
+"""Paths and values one log record carries; a larger batch goes as several."""
+METADATA_PAGE_NODES_MAX: Final = 500
+METADATA_PAGE_BYTES_MAX: Final = 1 * MIB
+"""A scan or a snapshot looks at this much of the tree before others get the loop."""
+METADATA_EVENT_HISTORY_MAX: Final = 65_536
+"""Changes kept for watches that resume or read slowly; who needs an older one gets a gap."""
+METADATA_WATCH_EVENTS_PER_TURN_MAX: Final = 256
+METADATA_IN_FLIGHT_BYTES_MAX: Final = 64 * MIB
+"""Commands of the embedded store that are not durable yet; further writers wait."""
+METADATA_LOG_SEGMENT_BYTES: Final = 64 * MIB
+METADATA_SNAPSHOT_AFTER_BYTES: Final = 32 * MIB
+"""Log written since the last snapshot before the next one is due."""
 
 # --- journal and ledgers ----------------------------------------------------------------------
 JOURNAL_RECORD_BYTES_MAX: Final = 16 * MIB
@@ -53,4 +68,6 @@ CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
-assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX
+assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
+assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX
+assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < JOURNAL_RECORD_BYTES_MAX

@@ -1,8 +1,10 @@
 """The contract of a metadata store, and the values that travel through it.
 
 Paths are absolute ("/a/b"), never end in "/", and a node may exist without its parents having been
-put explicitly: writing "/a/b" makes "/a" exist with an empty value, as in ZooKeeper. Versions are
-opaque tokens: compare them for equality, hand them back, never count with them.
+put explicitly: writing "/a/b" makes "/a" exist with an empty value, as in ZooKeeper. The root "/"
+is always there, may be written and never be deleted. Path order compares name by name, so that a
+node comes before what is below it and that before the node's next sibling. Versions are opaque
+tokens: compare them for equality, hand them back, never count with them.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,8 +20,11 @@ class Version:
     """An opaque token for one state of one node."""
 
     epoch: int
-    """Which store, or which life of it, issued the number."""
+    """Which store issued the number."""
     native: int
+    """The number the store itself counts with: in ZooKeeper's way where the store can choose."""
+    life: int = 0
+    """Tells a node from an earlier one at its path, where the native number alone does not."""
 
 
 class Condition(Enum):
@@ -36,7 +41,7 @@ Expected = Condition | Version
 
 @dataclass(frozen=True, slots=True, order=True)
 class Revision:
-    """A point in the store's history; later writes have larger ones."""
+    """A point in the store's history: later changes have larger ones, no two have the same."""
 
     epoch: int
     index: int
@@ -69,7 +74,7 @@ class EventKind(Enum):
     MODIFIED = "modified"
     DELETED = "deleted"
     GAP = "gap"
-    """Events may be missing before this one: drop every cache. The path is "/"."""
+    """Events up to this revision may be missing: drop every cache. The path is "/"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class MetadataStore(Protocol):
             NotFound: if there is none.
             BadVersion: if its version is another.
             NotEmpty: if it has children.
+            InvalidPath: if it is the root.
         """
         ...
 
@@ -141,13 +147,18 @@ class MetadataStore(Protocol):
         ...
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """Carry out operations in order with one request; one refused does not stop the others."""
+        """Carry out operations in order with one request; one refused does not stop the others.
+
+        Not a transaction: after a crash a first part of the operations may be there.
+        """
         ...
 
     def watch(self, prefix: str = "/", since: Revision | None = None) -> AsyncIterator[Event]:
         """Changes at or below `prefix`, own writes included, after `since` or from the call on.
 
-        A gap is signalled as an event of kind GAP. The iterator ends when the store is closed.
+        A gap (`since` is too old or of another history, or the reader is too slow) is signalled as
+        an event of kind GAP; changes after its revision follow. The iterator ends when the store is
+        closed.
         """
         ...
 

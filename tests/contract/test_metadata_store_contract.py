@@ -1,0 +1,96 @@
+"""The metadata store's contract, shown on every store that needs no server."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.metadata.factory import open_store
+from anabranch.metadata.store import MetadataStore
+from anabranch.runtime.real import real_runtime
+from anabranch.testing.contracts.metadata import ConditionalWrites, Deletes, HostileInput
+from anabranch.testing.contracts.metadata_trees import Batching, ScanAndChildren, Watching
+
+
+class OnMemory:
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[MetadataStore]:
+        store = await open_store("memory:", real_runtime())
+        yield store
+        await store.close()
+
+
+class OnEmbedded:
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[MetadataStore]:
+        store = await open_store(f"embedded:{tmp_path}/store", real_runtime())
+        yield store
+        await store.close()
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M2", part="memory")
+class TestMemoryConditionalWrites(OnMemory, ConditionalWrites):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+class TestMemoryDeletes(OnMemory, Deletes):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+class TestMemoryHostileInput(OnMemory, HostileInput):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M7", part="memory")
+class TestMemoryScanAndChildren(OnMemory, ScanAndChildren):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M6", part="memory")
+class TestMemoryBatching(OnMemory, Batching):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M5", part="memory")
+class TestMemoryWatching(OnMemory, Watching):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M2", part="embedded")
+class TestEmbeddedConditionalWrites(OnEmbedded, ConditionalWrites):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+class TestEmbeddedDeletes(OnEmbedded, Deletes):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+class TestEmbeddedHostileInput(OnEmbedded, HostileInput):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M7", part="embedded")
+class TestEmbeddedScanAndChildren(OnEmbedded, ScanAndChildren):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M6", part="embedded")
+class TestEmbeddedBatching(OnEmbedded, Batching):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M5", part="embedded")
+class TestEmbeddedWatching(OnEmbedded, Watching):
+    pass
