@@ -66,6 +66,18 @@ ENTRY_CACHE_BYTES_MAX: Final = 128 * MIB
 CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 """An acknowledgement without a receipt is durable within this time."""
 
+# --- servers that tests start ------------------------------------------------------------------
+JAVA_MAJOR_MIN: Final = 17
+FETCH_S_MAX: Final = 1800
+SERVER_READY_S_MAX: Final = 120
+SERVER_STOP_S_MAX: Final = 20
+"""How long a server may take to end by itself before it is ended by force."""
+SERVER_PROBE_S_MAX: Final = 5
+SERVER_POLL_INTERVAL_S: Final = 0.02
+TEST_PORT_MIN: Final = 15_000
+TEST_PORT_MAX: Final = 29_999
+"""Below 32,768, where Linux begins to take ports for outgoing connections."""
+
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX

@@ -1,0 +1,45 @@
+"""Our own standalone server as a child process, in the shape of the real ones."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from anabranch.limits import SERVER_READY_S_MAX
+from anabranch.testing.servers.standalone import Place, Standalone, started
+
+
+@contextmanager
+def anabranch_standalone(
+    *,
+    folder: Path | None = None,
+    command: Sequence[str] = (sys.executable, "-m", "anabranch"),
+    options: Sequence[str] = (),
+    ready_timeout_s: float = SERVER_READY_S_MAX,
+) -> Iterator[Standalone]:
+    """Run `anabranch standalone` for as long as the body runs.
+
+    Args:
+        folder: for data and log; kept. Without it, a temporary one that only leaves the log
+            behind, and only after a failure.
+        command: what stands before `standalone`; a profiler or a planted bug goes here.
+        options: what stands after the folder and the ports.
+        ready_timeout_s: how long until the health check must answer.
+
+    Raises:
+        ServerFailed: if it does not become ready.
+    """
+
+    def build(place: Place) -> Standalone:
+        full = [
+            *command,
+            "standalone",
+            *("--data", str(place.data)),
+            *("--port", str(place.port)),
+            *("--web-port", str(place.web_port)),
+            *options,
+        ]
+        return Standalone("anabranch", full, place, ready_timeout_s=ready_timeout_s)
+
+    with started("anabranch", build, folder) as server:
+        yield server
