@@ -12,7 +12,7 @@ from anabranch.errors import InvalidName
 
 _PART = re.compile(r"^[-=:.\w]+$", re.ASCII)
 _PARTITION_SUFFIX = "-partition-"
-_DOMAINS = ("persistent", "non-persistent")
+TOPIC_DOMAINS = ("persistent", "non-persistent")
 NAME_CHARACTERS_MAX = 1024
 
 
@@ -63,7 +63,7 @@ class TopicName:
             domain, rest = "persistent", text
             if "/" not in rest:
                 rest = f"public/default/{rest}"
-        if domain not in _DOMAINS:
+        if domain not in TOPIC_DOMAINS:
             raise InvalidName(f"unknown topic domain {domain!r} in {text!r}")
         parts = rest.split("/", 2)
         if len(parts) != 3:

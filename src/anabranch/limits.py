@@ -77,8 +77,20 @@ SERVER_POLL_INTERVAL_S: Final = 0.02
 TEST_PORT_MIN: Final = 15_000
 TEST_PORT_MAX: Final = 29_999
 """Below 32,768, where Linux begins to take ports for outgoing connections."""
+MESSAGE_BYTES_SETTING_MAX: Final = 8 * MIB
+"""The most an operator may raise the limit of a message to."""
+
+# --- server -----------------------------------------------------------------------------------
+HEALTH_CHECK_S_MAX: Final = 5.0
+"""A store that has not accepted a write within this time is reported as unhealthy."""
+STOP_S_MAX: Final = 30.0
+"""How long a clean stop may take before it is given up."""
+LOOP_LAG_INTERVAL_S: Final = 0.25
+PAUSE_WINDOW_S: Final = 30.0
+"""The largest pauses are reported over the current and the previous window of this length."""
 
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
+assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES < JOURNAL_RECORD_BYTES_MAX
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX

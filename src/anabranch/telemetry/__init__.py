@@ -1,1 +1,5 @@
-"""Logs and metrics."""
+"""Logs, metrics, loop lag."""
+
+from anabranch.telemetry.logs import Logger, get_logger
+
+__all__ = ["Logger", "get_logger"]

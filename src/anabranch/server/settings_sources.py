@@ -1,0 +1,120 @@
+"""Where settings come from: flags before environment before file before default.
+
+A wrong key or value is refused with its source (flag, variable, or file and line) and with what is
+allowed or what was probably meant.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Final
+
+from anabranch.errors import ConfigError
+from anabranch.server.settings import SETTINGS, Settings, SettingValue
+
+CONFIG_VARIABLE: Final = "ANABRANCH_CONFIG"
+"""Names the configuration file where no flag does."""
+_PREFIX: Final = "ANABRANCH_"
+_FOREIGN_VARIABLES: Final = (CONFIG_VARIABLE, "ANABRANCH_CACHE")
+"""Variables with our prefix that are no settings; the second is the cache of test servers."""
+
+
+def load_settings(
+    *,
+    flags: Mapping[str, SettingValue | None],
+    environment: Mapping[str, str],
+    config_file: str | None = None,
+) -> Settings:
+    """Put the settings together; a flag that is None was not given.
+
+    Raises:
+        ConfigError: naming the key, its source and what is allowed.
+    """
+    path = config_file or environment.get(CONFIG_VARIABLE)
+    values = _from_file(path) if path else {}
+    values |= _from_environment(environment)
+    values |= _from_flags(flags)
+    settings = Settings(**values)  # type: ignore[arg-type]
+    _check_together(settings)
+    return settings
+
+
+def _from_flags(flags: Mapping[str, SettingValue | None]) -> dict[str, SettingValue]:
+    values: dict[str, SettingValue] = {}
+    for name, value in flags.items():
+        if value is None:
+            continue
+        setting = SETTINGS[name]
+        try:
+            values[name] = setting.accept(value)
+        except ValueError as error:
+            raise ConfigError(f"{setting.flag}: {error}") from None
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, SettingValue]:
+    by_variable = {setting.variable: setting for setting in SETTINGS.values()}
+    values: dict[str, SettingValue] = {}
+    for variable in sorted(environment):
+        if not variable.startswith(_PREFIX) or variable in _FOREIGN_VARIABLES:
+            continue
+        setting = by_variable.get(variable)
+        if setting is None:
+            guess = _closest(variable, [*by_variable, *_FOREIGN_VARIABLES])
+            raise ConfigError(f"environment variable {variable} is no setting{guess}")
+        try:
+            values[setting.name] = setting.parse(environment[variable])
+        except ValueError as error:
+            raise ConfigError(f"environment variable {variable}: {error}") from None
+    return values
+
+
+def _from_file(path: str) -> dict[str, SettingValue]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode()
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(
+            f"configuration file {path} cannot be read: {error.strerror or error}"
+        ) from error
+    except ValueError as error:  # both UnicodeDecodeError and TOMLDecodeError, which has the line
+        raise ConfigError(f"configuration file {path} is not TOML: {error}") from error
+    values: dict[str, SettingValue] = {}
+    for key, value in document.items():
+        setting = SETTINGS.get(key)
+        place = f"{path}:{_line_of(key, text)}"
+        if setting is None:
+            raise ConfigError(f"{place}: {key} is no setting{_closest(key, list(SETTINGS))}")
+        try:
+            values[key] = setting.accept(value)
+        except ValueError as error:
+            raise ConfigError(f"{place}: {key}: {error}") from None
+    return values
+
+
+def _line_of(key: str, text: str) -> int:
+    pattern = re.compile(rf"""^\s*\[*\s*["']?{re.escape(key)}["']?\s*[=\].]""")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if pattern.match(line):
+            return number
+    return 1
+
+
+def _closest(wrong: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(known)}"
+
+
+def _check_together(settings: Settings) -> None:
+    if settings.port == settings.web_port != 0:
+        raise ConfigError(
+            f"--port and --web-port are both {settings.port}: give them different numbers"
+        )
+    stores = (settings.metadata_url, settings.ledgers_url)
+    if stores.count("memory:") == 1:
+        raise ConfigError(
+            "--metadata-url and --ledgers-url must both be memory: or both be kept on disk: "
+            "one would point into what the other has forgotten"
+        )

@@ -1,0 +1,49 @@
+"""Calls an ASGI app in process: no port, no threads, the same in a simulation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+AsgiApp = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WebAnswer:
+    """What the app answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+async def call(app: AsgiApp, path: str, *, method: str = "GET", body: bytes = b"") -> WebAnswer:
+    """Send one request and return the whole answer."""
+    plain, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(plain),
+        "raw_path": plain.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"in-process")],
+        "client": ("in-process", 0),
+        "server": ("in-process", 80),
+    }
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return WebAnswer(
+        sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+    )
