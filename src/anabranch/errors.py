@@ -14,6 +14,7 @@
     │   └── FolderInUse
     ├── NotFound
     ├── AlreadyClosed
+    ├── Terminated            the topic was ended for good
     ├── OutcomeUnknown        the request may or may not have taken effect
     ├── StorageError          the disk or a store failed
     │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
@@ -92,6 +93,10 @@ class NotFound(AnabranchError):
 
 class AlreadyClosed(AnabranchError):
     """Used after it was closed."""
+
+
+class Terminated(AnabranchError):
+    """The topic was ended for good; what it holds can be read, nothing can be appended."""
 
 
 class OutcomeUnknown(AnabranchError):

@@ -65,6 +65,23 @@ LEDGER_AGE_S_MAX: Final = 4 * 3600
 ENTRY_CACHE_BYTES_MAX: Final = 128 * MIB
 CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 """An acknowledgement without a receipt is durable within this time."""
+CURSOR_RANGES_BYTES_MAX: Final = 256 * KIB
+"""Individual acknowledgements kept in a cursor's node; those above are delivered again."""
+CURSOR_BATCHES_BYTES_MAX: Final = 256 * KIB
+"""The same for partly acknowledged batches."""
+CURSOR_PROPERTIES_BYTES_MAX: Final = 448 * KIB
+ACK_SET_WORDS_MAX: Final = 8 * KIB
+"""64-bit words of one batch's bitmap: more messages than fit the largest entry."""
+CURSOR_CLAIM_TRIES_MAX: Final = 10
+"""How often a new owner reads a cursor again because the old owner still writes to it."""
+APPENDS_WAITING_BYTES_MAX: Final = 256 * MIB
+"""Appends of one managed ledger that wait for a new ledger; beyond it the store is too slow."""
+LEDGER_READERS_PER_TOPIC_MAX: Final = 16
+"""Closed ledgers of one managed ledger that are kept open for reading."""
+LEDGER_IDS_RESERVED: Final = 100
+"""Ledger ids one process takes with one metadata write."""
+CONDITIONAL_WRITE_TRIES_MAX: Final = 20
+"""How often a document shared by several writers is read and written again after a conflict."""
 
 # --- servers that tests start ------------------------------------------------------------------
 JAVA_MAJOR_MIN: Final = 17
@@ -95,3 +112,8 @@ assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYT
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < JOURNAL_RECORD_BYTES_MAX
+assert (
+    CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX
+    < METADATA_VALUE_BYTES_MAX
+), "a cursor must fit its node"
+assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"

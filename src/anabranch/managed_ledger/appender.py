@@ -1,0 +1,161 @@
+"""The write path of one managed ledger: plain calls, completions in order, over ledger rolls too.
+
+No coroutine lives here. While there is no writer (a new ledger is being created) appends wait in
+a queue bounded by bytes; once appending has failed or ended, every later append is refused, so
+that a producer never sees a later message stored and an earlier one not.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, StorageError
+from anabranch.ids import Position
+from anabranch.ledgers.store import LedgerWriter
+from anabranch.runtime.network import Buffer
+
+AppendResult = Callable[[Position | None, Exception | None], None]
+"""Called with the position, or with the reason why there is none."""
+
+
+class Appender:
+    """Hands payloads to the present writer and completes them in the order they came."""
+
+    __slots__ = (
+        "_durable",
+        "_error",
+        "_failed",
+        "_full",
+        "_in_flight",
+        "_waiting",
+        "_waiting_bytes",
+        "_writer",
+        "bytes_max",
+        "bytes_submitted",
+        "entries_max",
+        "entries_submitted",
+        "pending_bytes",
+    )
+
+    def __init__(
+        self,
+        durable: Callable[[int, bytes], Position],
+        failed: Callable[[Exception], None],
+        full: Callable[[], None],
+        *,
+        entries_max: int,
+        bytes_max: int,
+    ) -> None:
+        self._durable = durable
+        """Told of every durable entry before its result is; returns its position."""
+        self._failed = failed
+        """Told once, when an append fails by itself."""
+        self._full = full
+        """Told when a ledger has its fill and appends wait for the next one."""
+        self.entries_max = entries_max
+        self.bytes_max = bytes_max
+        self._writer: LedgerWriter | None = None
+        self._error: Exception | None = None
+        self._in_flight: deque[tuple[bytes, AppendResult]] = deque()
+        self._waiting: deque[tuple[bytes, AppendResult]] = deque()
+        self._waiting_bytes = 0
+        self.pending_bytes = 0
+        self.entries_submitted = 0
+        """To the present ledger; so are the bytes."""
+        self.bytes_submitted = 0
+
+    @property
+    def error(self) -> Exception | None:
+        """Why appends are refused; None while they are not."""
+        return self._error
+
+    def append(self, payload: Buffer, result: AppendResult) -> None:
+        """Add an entry; the result follows, never during this call."""
+        # A copy of anything that may change or that pins a larger receive buffer.
+        data = payload if type(payload) is bytes else bytes(payload)
+        self.pending_bytes += len(data)
+        if self._writer is None or self._error is not None:
+            self._wait(data, result)
+        else:
+            self._submit(self._writer, data, result)
+
+    def start(self, writer: LedgerWriter) -> None:
+        """Write to a new, empty ledger from now on, first what waited for it."""
+        assert not self._in_flight, "the ledger before still has appends in flight"
+        assert self._writer is None, "pause before the next writer"
+        if self._error is not None:
+            return
+        self._writer = writer
+        self.entries_submitted = self.bytes_submitted = 0
+        while self._waiting and self._writer is not None:
+            data, result = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            self._submit(writer, data, result)
+
+    def pause(self) -> None:
+        """Let appends wait for the next writer; those in flight go on."""
+        self._writer = None
+
+    def refuse(self, error: Exception) -> None:
+        """Fail everything that waits or comes later; what is in flight still completes first."""
+        if self._error is None:
+            self._error = error
+        self._writer = None
+        self._fail_waiting_soon()
+
+    def _submit(self, writer: LedgerWriter, data: bytes, result: AppendResult) -> None:
+        self._in_flight.append((data, result))
+        self.entries_submitted += 1
+        self.bytes_submitted += len(data)
+        try:
+            writer.append(data, self._completed)
+        except AnabranchError as error:
+            self._waiting.appendleft(self._in_flight.pop())
+            self._waiting_bytes += len(data)
+            self._fail(error)
+            return
+        if self.entries_submitted >= self.entries_max or self.bytes_submitted >= self.bytes_max:
+            self.pause()
+            self._full()
+
+    def _wait(self, data: bytes, result: AppendResult) -> None:
+        self._waiting.append((data, result))
+        self._waiting_bytes += len(data)
+        if self._error is not None:
+            self._fail_waiting_soon()
+        elif self._waiting_bytes > limits.APPENDS_WAITING_BYTES_MAX:
+            self._fail(
+                StorageError(
+                    f"{self._waiting_bytes} bytes wait for a new ledger, more than "
+                    f"{limits.APPENDS_WAITING_BYTES_MAX}: the ledger store does not keep up"
+                )
+            )
+
+    def _completed(self, entry_id: int, error: Exception | None) -> None:
+        data, result = self._in_flight.popleft()
+        self.pending_bytes -= len(data)
+        if error is None:
+            result(self._durable(entry_id, data), None)
+        else:
+            self._fail(error)
+            result(None, error)
+        if self._error is not None and not self._in_flight:
+            self._fail_waiting_soon()
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None:
+            self.refuse(error)
+            self._failed(error)
+
+    def _fail_waiting_soon(self) -> None:
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._fail_waiting)
+
+    def _fail_waiting(self) -> None:
+        assert self._error is not None, "waiting appends fail only once appending has ended"
+        while self._waiting and not self._in_flight:
+            data, result = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            self.pending_bytes -= len(data)
+            result(None, self._error)

@@ -1,0 +1,308 @@
+"""One subscription's cursor: acknowledgements in memory, made durable in the background.
+
+A shell over the pure `Acknowledged`. Changes are plain calls; writes of the cursor's node follow
+one after the other, each carries everything acknowledged before it began, and all who asked for
+durability meanwhile share the next one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch import limits
+from anabranch.errors import AlreadyClosed, AnabranchError, Fenced, InputError, OutcomeUnknown
+from anabranch.ids import Position
+from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.managed_ledger.formats import encode_cursor
+from anabranch.managed_ledger.owned_node import OwnedNode
+
+_log = logging.getLogger(__name__)
+_FLUSH_DELAY_S = limits.CURSOR_FLUSH_INTERVAL_S / 2
+"""Leaves the other half of the promised time for the write itself."""
+_PROPERTY_OVERHEAD_BYTES = 24
+
+FlushDone = Callable[[Exception | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorHooks:
+    """What a cursor needs of its managed ledger."""
+
+    spawn: Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
+    lost: Callable[[Exception], None]
+    """Another owner wrote the node, or it is unknown what the node holds."""
+    moved: Callable[[Position, Position], None]
+    """The durable mark moved from one position to another."""
+
+
+def check_properties_size(names: Iterable[str], values: Iterable[str] = ()) -> None:
+    """Refuse properties that would not fit a cursor's node.
+
+    Raises:
+        InputError: saying by how much.
+    """
+    size = sum(len(name.encode()) + _PROPERTY_OVERHEAD_BYTES for name in names)
+    size += sum(len(value.encode()) for value in values)
+    if size > limits.CURSOR_PROPERTIES_BYTES_MAX:
+        raise InputError(
+            f"the properties of a cursor take {size} bytes; "
+            f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
+        )
+
+
+class Cursor:
+    """The place of one subscription in a managed ledger."""
+
+    __slots__ = (
+        "_changes",
+        "_durable_changes",
+        "_error",
+        "_hooks",
+        "_node",
+        "_state",
+        "_timer",
+        "_waiters",
+        "_write_task",
+        "cursor_properties",
+        "durable_mark_delete",
+        "name",
+        "properties",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        state: Acknowledged,
+        node: OwnedNode | None,
+        hooks: CursorHooks,
+        *,
+        properties: Mapping[str, int] | None = None,
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.properties: Mapping[str, int] = dict(properties or {})
+        """Numbers that belong to the position."""
+        self.cursor_properties: Mapping[str, str] = dict(cursor_properties or {})
+        """Texts that belong to the subscription."""
+        self.durable_mark_delete = state.mark_delete
+        self._state = state
+        self._node = node
+        self._hooks = hooks
+        self._changes = 0
+        self._durable_changes = 0
+        self._waiters: list[tuple[int, FlushDone]] = []
+        self._write_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        """Why nothing is written any more."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it is stored, and so holds back trimming."""
+        return self._node is not None
+
+    # --- changes ------------------------------------------------------------------------------
+
+    @property
+    def mark_delete(self) -> Position:
+        """Everything at or before it is acknowledged."""
+        return self._state.mark_delete
+
+    def acknowledge(self, positions: Iterable[Position]) -> None:
+        """Acknowledge whole entries; unknown and acknowledged ones are passed over."""
+        if self._state.acknowledge(positions):
+            self._changed()
+
+    def acknowledge_batch(self, position: Position, ack_set: Sequence[int]) -> bool:
+        """Acknowledge those messages of a batch whose bit is 0; true if none is pending now.
+
+        Raises:
+            InputError: if the set is larger than any batch can be.
+        """
+        whole, changed = self._state.acknowledge_batch(position, ack_set)
+        if changed:
+            self._changed()
+        return whole
+
+    def acknowledge_cumulative(
+        self, position: Position, ack_set: Sequence[int] | None = None
+    ) -> None:
+        """Acknowledge everything up to a position, of its own batch only what `ack_set` says.
+
+        Raises:
+            InputError: if the position is above the last entry.
+        """
+        if self._state.acknowledge_cumulative(position, ack_set):
+            self._changed()
+
+    def reset(self, position: Position) -> None:
+        """Continue with `position` as if nothing from there on had been acknowledged."""
+        self._state.reset(position)
+        self._changed()
+
+    def forget_trimmed(self) -> None:
+        """Drop what is known of ledgers that are no longer in the chain."""
+        self._state.forget_trimmed()
+
+    def set_properties(self, properties: Mapping[str, int]) -> None:
+        """Replace the numbers that belong to the position.
+
+        Raises:
+            InputError: if they do not fit the cursor's node.
+        """
+        check_properties_size([*properties, *self.cursor_properties])
+        self.properties = dict(properties)
+        self._changed()
+
+    def set_cursor_properties(self, cursor_properties: Mapping[str, str]) -> None:
+        """Replace the texts that belong to the subscription.
+
+        Raises:
+            InputError: if they do not fit the cursor's node.
+        """
+        check_properties_size([*self.properties, *cursor_properties], cursor_properties.values())
+        self.cursor_properties = dict(cursor_properties)
+        self._changed()
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def is_acknowledged(self, position: Position) -> bool:
+        """Whether a whole entry is acknowledged."""
+        return self._state.is_acknowledged(position)
+
+    def pending_bits(self, position: Position) -> tuple[int, ...] | None:
+        """Which messages of a batch are pending; None if none was acknowledged by itself."""
+        return self._state.pending_bits(position)
+
+    def next_unacknowledged(self, start: Position) -> Position:
+        """The first position from `start` on that is not acknowledged; may lie past the end."""
+        return self._state.next_unacknowledged(start)
+
+    def backlog(self) -> int:
+        """How many entries are not acknowledged."""
+        return self._state.backlog()
+
+    # --- durability ---------------------------------------------------------------------------
+
+    def flush(self, done: FlushDone) -> None:
+        """Call `done` once everything acknowledged before this call is durable."""
+        loop = asyncio.get_running_loop()
+        if self._error is not None:
+            loop.call_soon(done, self._error)
+        elif self._node is None or self._changes == self._durable_changes:
+            loop.call_soon(done, None)
+        else:
+            self._waiters.append((self._changes, done))
+            self._write_soon(self._node)
+
+    async def flushed(self) -> None:
+        """Wait until everything acknowledged before this call is durable."""
+        future = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.flush(done)
+        await future
+
+    def stop(self, error: Exception) -> None:
+        """Write nothing any more; who waits for durability gets the error."""
+        if self._error is None:
+            self._error = error
+        self._cancel_timer()
+        self._fail_waiters(error)
+
+    async def close(self) -> None:
+        """Make everything durable, then stop."""
+        if self._error is None:
+            try:
+                await self.flushed()
+            finally:
+                self.stop(AlreadyClosed(f"cursor {self.name} is closed"))
+
+    async def delete(self) -> None:
+        """Remove the stored cursor and stop.
+
+        Raises:
+            Fenced: if another owner has it.
+        """
+        assert self._node is not None, "a cursor in memory has nothing to delete"
+        self.stop(AlreadyClosed(f"cursor {self.name} was deleted"))
+        if self._write_task is not None:
+            # The write in flight would change the version under the deletion.
+            await asyncio.wait([self._write_task])
+        await self._node.delete()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        if self._timer is None and self._write_task is None:
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        if self._node is not None and self._error is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_FLUSH_DELAY_S, self._write_soon, self._node)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _write_soon(self, node: OwnedNode) -> None:
+        self._cancel_timer()
+        if self._write_task is None:
+            self._write_task = self._hooks.spawn(f"cursor {self.name}", self._write(node))
+
+    async def _write(self, node: OwnedNode) -> None:
+        try:
+            await self._write_once(node)
+            while self._waiters and self._error is None:
+                await self._write_once(node)
+        except AnabranchError as error:
+            self._write_failed(error)
+        finally:
+            self._write_task = None
+        if self._changes > self._durable_changes:
+            self._flush_later()
+
+    async def _write_once(self, node: OwnedNode) -> None:
+        changes, mark_delete = self._changes, self._state.mark_delete
+        encoded = encode_cursor(self._state, self.properties, self.cursor_properties)
+        if encoded.dropped_ranges or encoded.dropped_batches:
+            _log.warning(
+                "cursor %s at %s is too large: %d ranges and %d batches would be delivered again",
+                self.name,
+                node.path,
+                encoded.dropped_ranges,
+                encoded.dropped_batches,
+            )
+        await node.write(encoded.value)
+        self._durable_changes = changes
+        before, self.durable_mark_delete = self.durable_mark_delete, mark_delete
+        waiters, self._waiters = self._waiters, []
+        for wanted, done in waiters:
+            if wanted <= changes:
+                done(None)
+            else:
+                self._waiters.append((wanted, done))
+        self._hooks.moved(before, mark_delete)
+
+    def _write_failed(self, error: AnabranchError) -> None:
+        _log.warning("cursor %s could not be stored: %s", self.name, error)
+        if isinstance(error, Fenced | OutcomeUnknown):
+            self.stop(error)
+            self._hooks.lost(error)
+        else:
+            self._fail_waiters(error)
+
+    def _fail_waiters(self, error: Exception) -> None:
+        waiters, self._waiters = self._waiters, []
+        for _, done in waiters:
+            done(error)

@@ -1,0 +1,204 @@
+"""All cursors of one managed ledger: taking them over, creating, deleting, the slowest of them."""
+
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, BadVersion, ConflictError, NotFound
+from anabranch.ids import Position, decode_segment, encode_segment
+from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.managed_ledger.chain import Chain
+from anabranch.managed_ledger.cursor import Cursor, CursorHooks, check_properties_size
+from anabranch.managed_ledger.environment import Environment
+from anabranch.managed_ledger.formats import (
+    CursorDocument,
+    decode_cursor,
+    decode_position_entry,
+    encode_cursor,
+    restore_acknowledged,
+)
+from anabranch.managed_ledger.opening import discard_ledger
+from anabranch.managed_ledger.owned_node import OwnedNode
+from anabranch.metadata.store import ABSENT, Node
+
+_log = logging.getLogger(__name__)
+
+Initial = Literal["latest", "earliest"] | Position
+"""Where a new cursor begins; a position is the first entry it wants."""
+
+
+class Cursors:
+    """The cursors of one managed ledger by name. Not to be used by two calls at once."""
+
+    __slots__ = ("_chain", "_env", "_hooks", "_owner", "by_name")
+
+    def __init__(
+        self, owner: OwnedNode, chain: Chain, env: Environment, hooks: CursorHooks
+    ) -> None:
+        self._owner = owner
+        self._chain = chain
+        self._env = env
+        self._hooks = hooks
+        self.by_name: dict[str, Cursor] = {}
+
+    async def load(self) -> None:
+        """Take over every stored cursor.
+
+        Each node is written once, so that the previous owner can no longer write it: it would
+        otherwise make the first write of this owner fail.
+        """
+        prefix = f"{self._owner.path}/"
+        found = [node async for node in self._env.metadata.scan(self._owner.path)]
+        for node in found:
+            segment = node.stat.path.removeprefix(prefix)
+            if node.stat.path.startswith(prefix) and "/" not in segment:
+                await self._claim(decode_segment(segment), node)
+
+    async def open(
+        self,
+        name: str,
+        initial: Initial,
+        properties: Mapping[str, int],
+        cursor_properties: Mapping[str, str],
+    ) -> Cursor:
+        """Return the cursor of that name, created durably if there is none."""
+        if (cursor := self.by_name.get(name)) is not None:
+            return cursor
+        check_properties_size([*properties, *cursor_properties], cursor_properties.values())
+        state = self._new_state(initial)
+        node = OwnedNode(self._env.metadata, self._path(name), ABSENT)
+        value = encode_cursor(state, properties, cursor_properties).value
+        try:
+            stat = await self._env.metadata.put(node.path, value, ABSENT)
+        except BadVersion:
+            # The previous owner created it after our load; it was not acknowledged to anybody
+            # there, but what it says is as good as what we would write.
+            return await self._adopt(name)
+        # Whoever takes over lists the cursors after publishing the chain: if the chain is still
+        # ours now, they see this cursor; if not, they may trim without it.
+        await self._owner.check()
+        node = OwnedNode(self._env.metadata, node.path, stat.version)
+        cursor = Cursor(
+            name,
+            state,
+            node,
+            self._hooks,
+            properties=properties,
+            cursor_properties=cursor_properties,
+        )
+        self.by_name[name] = cursor
+        return cursor
+
+    def transient(self, name: str, initial: Initial) -> Cursor:
+        """Return a cursor that is kept in memory only and does not hold back trimming."""
+        return Cursor(name, self._new_state(initial), None, self._hooks)
+
+    async def delete(self, name: str) -> None:
+        """Remove a cursor durably.
+
+        Raises:
+            NotFound: if there is none of that name.
+        """
+        cursor = self.by_name.get(name)
+        if cursor is None:
+            raise NotFound(f"there is no cursor {name} at {self._owner.path}")
+        await cursor.delete()
+        del self.by_name[name]
+
+    def slowest(self) -> Position | None:
+        """The lowest durable mark of all cursors; None if there is none."""
+        return min((c.durable_mark_delete for c in self.by_name.values()), default=None)
+
+    async def flush(self) -> None:
+        """Make every acknowledgement made before this call durable."""
+        for cursor in list(self.by_name.values()):
+            await cursor.flushed()
+
+    async def close(self) -> None:
+        """Make everything durable where that is possible, then stop."""
+        for cursor in list(self.by_name.values()):
+            try:
+                await cursor.close()
+            except AnabranchError as error:
+                _log.warning(
+                    "cursor %s of %s was closed with acknowledgements that are not stored: %s",
+                    cursor.name,
+                    self._owner.path,
+                    error,
+                )
+
+    def _path(self, name: str) -> str:
+        return f"{self._owner.path}/{encode_segment(name)}"
+
+    def _new_state(self, initial: Initial) -> Acknowledged:
+        state = Acknowledged(self._chain, self._chain.last_confirmed)
+        if initial == "earliest":
+            state.reset(self._chain.first_position())
+        elif isinstance(initial, Position):
+            state.reset(initial)
+        return state
+
+    async def _adopt(self, name: str) -> Cursor:
+        node = await self._env.metadata.get(self._path(name))
+        if node is None or not await self._claim(name, node):
+            raise ConflictError(f"cursor {name} at {self._owner.path} is being deleted by another")
+        await self._owner.check()
+        return self.by_name[name]
+
+    async def _claim(self, name: str, node: Node | None) -> bool:
+        path = self._path(name)
+        for _ in range(limits.CURSOR_CLAIM_TRIES_MAX):
+            if node is None:
+                return False
+            path = node.stat.path
+            document = decode_cursor(node.value, f"{name} at {path}")
+            cursor_ledger_id = document.cursor_ledger_id
+            if cursor_ledger_id >= 0:
+                document = await self._read_cursor_ledger(name, document)
+            state = restore_acknowledged(document, self._chain)
+            value = encode_cursor(state, document.properties, document.cursor_properties).value
+            try:
+                stat = await self._env.metadata.put(path, value, node.stat.version)
+            except BadVersion:
+                node = await self._env.metadata.get(path)
+                continue
+            if cursor_ledger_id >= 0:
+                await discard_ledger(self._env.ledgers, cursor_ledger_id)
+            self.by_name[name] = Cursor(
+                name,
+                state,
+                OwnedNode(self._env.metadata, path, stat.version),
+                self._hooks,
+                properties=document.properties,
+                cursor_properties=document.cursor_properties,
+            )
+            return True
+        raise ConflictError(f"another owner keeps writing cursor {name} at {path}")
+
+    async def _read_cursor_ledger(self, name: str, node: CursorDocument) -> CursorDocument:
+        """Read the position that Pulsar keeps in the last entry of a cursor's own ledger."""
+        try:
+            reader = await self._env.ledgers.open(node.cursor_ledger_id)
+        except NotFound:
+            reader = None
+        if reader is not None and reader.last_entry_id >= 0:
+            last = reader.last_entry_id
+            entries = await reader.read(last, last, max_bytes=limits.METADATA_VALUE_BYTES_MAX)
+            return decode_position_entry(bytes(entries[0].payload), node, name)
+        position = node.mark_delete
+        if position is None:
+            position = self._chain.previous_position(self._chain.first_position())
+        _log.warning(
+            "cursor %s of %s lost its ledger %d; it goes on from %s",
+            name,
+            self._owner.path,
+            node.cursor_ledger_id,
+            position,
+        )
+        return CursorDocument(
+            node.cursor_ledger_id,
+            position,
+            properties=node.properties,
+            cursor_properties=node.cursor_properties,
+        )

@@ -1,0 +1,125 @@
+"""The managed ledgers of one process: at most one object per name."""
+
+import asyncio
+import logging
+
+from anabranch.errors import AnabranchError, InvalidName
+from anabranch.ledgers.store import LedgerStore
+from anabranch.managed_ledger.cache import EntryCache
+from anabranch.managed_ledger.environment import Environment, ManagedLedgerConfig
+from anabranch.managed_ledger.ledger import ManagedLedger
+from anabranch.managed_ledger.ledger_ids import LedgerIds
+from anabranch.managed_ledger.opening import open_chain
+from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
+from anabranch.metadata.store import MetadataStore
+from anabranch.runtime import Runtime
+from anabranch.runtime.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+
+
+class ManagedLedgers:
+    """Opens and deletes managed ledgers."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataStore,
+        ledgers: LedgerStore,
+        runtime: Runtime,
+        config: ManagedLedgerConfig | None = None,
+    ) -> None:
+        config = config or ManagedLedgerConfig()
+        self._tasks = Tasks(self._task_failed)
+        self.ids = LedgerIds(metadata, self._tasks)
+        self._env = Environment(
+            metadata,
+            ledgers,
+            runtime,
+            config,
+            self.ids,
+            EntryCache(config.entry_cache_bytes_max),
+        )
+        self._open: dict[str, ManagedLedger] = {}
+        self._busy: dict[str, asyncio.Task[ManagedLedger]] = {}
+
+    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+        """Return the managed ledger of that name, taking it over if this process has not yet.
+
+        One that has failed is closed and opened anew.
+
+        Raises:
+            InvalidName: if the name is not a relative path.
+            NotFound: if there is none and `create` is false.
+            Fenced: if another owner takes it over at the same time.
+        """
+        _check_name(name)
+        while True:
+            busy = self._busy.get(name)
+            if busy is not None:
+                await asyncio.wait([busy])
+                continue
+            present = self._open.get(name)
+            if present is not None and present.is_usable:
+                return present
+            task = self._tasks.spawn(f"open {name}", self._take_over(name, create))
+            self._busy[name] = task
+            return await asyncio.shield(task)
+
+    async def exists(self, name: str) -> bool:
+        """Whether there is a managed ledger of that name."""
+        _check_name(name)
+        return await self._env.metadata.exists(f"{MANAGED_LEDGERS}/{name}")
+
+    async def delete(self, name: str) -> None:
+        """Remove a managed ledger with its cursors and ledgers.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        ledger = await self.open(name, create=False)
+        await ledger.delete()
+
+    async def close(self) -> None:
+        """Close every managed ledger that is open."""
+        while self._busy:
+            await asyncio.wait(list(self._busy.values()))
+        for ledger in list(self._open.values()):
+            await ledger.close()
+        await self._tasks.close()
+
+    async def list(self, prefix: str) -> "list[str]":
+        """Full names of the managed ledgers right below a prefix such as `t/ns/persistent`."""
+        _check_name(prefix)
+        children = await self._env.metadata.children(f"{MANAGED_LEDGERS}/{prefix}")
+        return [f"{prefix}/{child}" for child in children]
+
+    async def _take_over(self, name: str, create: bool) -> ManagedLedger:
+        try:
+            present = self._open.get(name)
+            if present is not None:
+                await present.close()
+            opened = await open_chain(name, self._env, create=create)
+            ledger = ManagedLedger(opened, self._env, lambda: self._released(name))
+            try:
+                await ledger.load_cursors()
+            except AnabranchError:
+                await ledger.close()
+                raise
+            self._open[name] = ledger
+            return ledger
+        finally:
+            del self._busy[name]
+
+    def _released(self, name: str) -> None:
+        # A name is opened again only after its last object was closed, so this is the one.
+        self._open.pop(name, None)
+
+    def _task_failed(self, name: str, failure: BaseException) -> None:
+        # Whoever asked got the error too, unless they went away meanwhile.
+        _log.info("%s failed: %s", name, failure)
+
+
+def _check_name(name: str) -> None:
+    if not name or name.startswith("/") or name.endswith("/") or "//" in name:
+        raise InvalidName(f"a managed ledger's name is a relative path, not {name!r}")

@@ -1,0 +1,254 @@
+"""Pulsar's documents of managed ledgers and cursors: bytes to values and back. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from anabranch import limits
+from anabranch.errors import FormatError, InputError
+from anabranch.generated import ml_data_formats_pb2 as pb
+from anabranch.ids import Position
+from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.managed_ledger.chain import Chain, LedgerSpan
+
+_COMPRESSED_MAGIC = b"\x47\x78"
+"""No protocol buffer begins so; Pulsar marks compressed documents by it."""
+IN_NODE = -1
+"""The cursor ledger of a cursor whose position is in its node."""
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDocument:
+    """What a managed ledger's node says."""
+
+    spans: tuple[LedgerSpan, ...] = ()
+    terminated: Position | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    extra: bytes = b""
+    """Fields of newer writers, written back as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorDocument:
+    """What a cursor's node, or the last entry of its ledger, says."""
+
+    cursor_ledger_id: int
+    mark_delete: Position | None
+    ranges: tuple[tuple[Position, Position], ...] = ()
+    """Each without its lower and with its upper end; the ends may be in different ledgers."""
+    batches: tuple[tuple[Position, tuple[int, ...]], ...] = ()
+    properties: Mapping[str, int] = field(default_factory=dict)
+    cursor_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def _parse(kind: type[M], value: bytes, what: str) -> M:
+    if value.startswith(_COMPRESSED_MAGIC):
+        raise FormatError(
+            f"{what} is compressed (magic 0x4778), which is not supported; have its writer "
+            "store it uncompressed"
+        )
+    try:
+        message = kind.FromString(value)
+    except DecodeError as error:
+        raise FormatError(f"{what} is not a {kind.DESCRIPTOR.name}: {error}") from None
+    if not message.IsInitialized():
+        raise FormatError(f"{what} is not a {kind.DESCRIPTOR.name}: a required field is missing")
+    return message
+
+
+def _position(info: pb.NestedPositionInfo) -> Position:
+    return Position(info.ledgerId, info.entryId)
+
+
+def _nested(position: Position) -> pb.NestedPositionInfo:
+    return pb.NestedPositionInfo(ledgerId=position.ledger_id, entryId=position.entry_id)
+
+
+# --- managed ledgers ------------------------------------------------------------------------------
+
+
+def decode_chain(value: bytes, name: str) -> ChainDocument:
+    """Read a managed ledger's node.
+
+    Raises:
+        FormatError: if it is something else, or its ledgers are not in rising order.
+    """
+    info = _parse(pb.ManagedLedgerInfo, value, f"managed ledger {name}")
+    spans = []
+    for ledger in info.ledgerInfo:
+        known = (ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp)
+        for name_of_field in ("ledgerId", "entries", "size", "timestamp"):
+            ledger.ClearField(name_of_field)
+        spans.append(LedgerSpan(*known, extra=ledger.SerializePartialToString()))
+        if len(spans) > 1 and spans[-2].ledger_id >= spans[-1].ledger_id:
+            raise FormatError(
+                f"managed ledger {name} lists ledger {spans[-1].ledger_id} "
+                f"after {spans[-2].ledger_id}"
+            )
+    terminated = _position(info.terminatedPosition) if info.HasField("terminatedPosition") else None
+    properties = {pair.key: pair.value for pair in info.properties}
+    for name_of_field in ("ledgerInfo", "terminatedPosition", "properties"):
+        info.ClearField(name_of_field)
+    return ChainDocument(tuple(spans), terminated, properties, info.SerializeToString())
+
+
+def encode_chain(document: ChainDocument) -> bytes:
+    """Write a managed ledger's node."""
+    info = pb.ManagedLedgerInfo.FromString(document.extra)
+    for span in document.spans:
+        ledger = info.ledgerInfo.add()
+        if span.extra:
+            ledger.MergeFromString(span.extra)
+        ledger.ledgerId = span.ledger_id
+        ledger.timestamp = span.closed_ms
+        if span.closed_ms or span.entries:
+            ledger.entries = span.entries
+            ledger.size = span.size_bytes
+    if document.terminated is not None:
+        info.terminatedPosition.CopyFrom(_nested(document.terminated))
+    for key in sorted(document.properties):
+        info.properties.add(key=key, value=document.properties[key])
+    return info.SerializeToString()
+
+
+# --- cursors --------------------------------------------------------------------------------------
+
+
+def decode_cursor(value: bytes, name: str) -> CursorDocument:
+    """Read a cursor's node.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    info = _parse(pb.ManagedCursorInfo, value, f"cursor {name}")
+    mark_delete = None
+    if info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId"):
+        mark_delete = Position(info.markDeleteLedgerId, info.markDeleteEntryId)
+    if mark_delete is None and info.cursorsLedgerId < 0:
+        raise FormatError(f"cursor {name} has neither a position nor a ledger that holds one")
+    return CursorDocument(
+        info.cursorsLedgerId,
+        mark_delete,
+        _decode_ranges(info.individualDeletedMessages),
+        _decode_batches(info.batchedEntryDeletionIndexInfo),
+        {pair.name: pair.value for pair in info.properties},
+        {pair.name: pair.value for pair in info.cursorProperties},
+    )
+
+
+def decode_position_entry(value: bytes, node: CursorDocument, name: str) -> CursorDocument:
+    """Read the last entry of a cursor ledger, which overrides what the cursor's node says.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    info = _parse(pb.PositionInfo, value, f"position of cursor {name}")
+    return CursorDocument(
+        node.cursor_ledger_id,
+        Position(info.ledgerId, info.entryId),
+        _decode_ranges(info.individualDeletedMessages)
+        + tuple(_ranges_of_bitmaps(info.individualDeletedMessageRanges)),
+        _decode_batches(info.batchedEntryDeletionIndexInfo),
+        {pair.name: pair.value for pair in info.properties},
+        node.cursor_properties,
+    )
+
+
+def _decode_ranges(ranges: Iterable[pb.MessageRange]) -> tuple[tuple[Position, Position], ...]:
+    return tuple((_position(r.lowerEndpoint), _position(r.upperEndpoint)) for r in ranges)
+
+
+def _decode_batches(
+    batches: Iterable[pb.BatchedEntryDeletionIndexInfo],
+) -> tuple[tuple[Position, tuple[int, ...]], ...]:
+    return tuple((_position(batch.position), tuple(batch.deleteSet)) for batch in batches)
+
+
+def _ranges_of_bitmaps(maps: Iterable[pb.LongListMap]) -> Iterable[tuple[Position, Position]]:
+    for bitmap in maps:
+        first: int | None = None
+        for index in range(len(bitmap.values) * 64 + 1):
+            word = bitmap.values[index >> 6] if index >> 6 < len(bitmap.values) else 0
+            is_set = word >> (index & 63) & 1
+            if is_set and first is None:
+                first = index
+            elif not is_set and first is not None:
+                yield Position(bitmap.key, first - 1), Position(bitmap.key, index - 1)
+                first = None
+
+
+def restore_acknowledged(document: CursorDocument, chain: Chain) -> Acknowledged:
+    """Rebuild what a cursor had acknowledged, on the ledgers that are still there."""
+    assert document.mark_delete is not None, "the position was read from the cursor ledger first"
+    state = Acknowledged(chain, document.mark_delete)
+    for lower, upper in document.ranges:
+        # Older Pulsar joined ranges over the end of a ledger; ours stay within one.
+        for ledger_id in [span.ledger_id for span in chain.spans]:
+            if lower.ledger_id <= ledger_id <= upper.ledger_id:
+                first = lower.entry_id + 1 if ledger_id == lower.ledger_id else 0
+                full = chain.entries_of(ledger_id) - 1
+                last = upper.entry_id if ledger_id == upper.ledger_id else full
+                state.restore_range(ledger_id, first, last)
+    for position, words in document.batches:
+        if not state.is_acknowledged(position):
+            state.acknowledge_batch(position, words)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCursor:
+    """A cursor's node, and how much did not fit."""
+
+    value: bytes
+    dropped_ranges: int
+    dropped_batches: int
+
+
+def encode_cursor(
+    state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+) -> EncodedCursor:
+    """Write a cursor's node.
+
+    What does not fit the limits is left out from the highest position down: those messages are
+    delivered again after a restart, none is lost.
+
+    Raises:
+        InputError: if the properties are too large.
+    """
+    info = pb.ManagedCursorInfo(
+        cursorsLedgerId=IN_NODE,
+        markDeleteLedgerId=state.mark_delete.ledger_id,
+        markDeleteEntryId=state.mark_delete.entry_id,
+    )
+    for key in sorted(properties):
+        info.properties.add(name=key, value=properties[key])
+    for key in sorted(cursor_properties):
+        info.cursorProperties.add(name=key, value=cursor_properties[key])
+    if info.ByteSize() > limits.CURSOR_PROPERTIES_BYTES_MAX:
+        raise InputError(
+            f"the properties of a cursor take {info.ByteSize()} bytes; "
+            f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
+        )
+    budget = limits.CURSOR_RANGES_BYTES_MAX
+    dropped_ranges = dropped_batches = 0
+    for ledger_id, first, last in state.ranges():
+        lower, upper = Position(ledger_id, first - 1), Position(ledger_id, last)
+        item = pb.MessageRange(lowerEndpoint=_nested(lower), upperEndpoint=_nested(upper))
+        budget -= item.ByteSize() + 4
+        if budget < 0:
+            dropped_ranges += 1
+        else:
+            info.individualDeletedMessages.append(item)
+    budget = limits.CURSOR_BATCHES_BYTES_MAX
+    for position, words in state.batches():
+        batch = pb.BatchedEntryDeletionIndexInfo(position=_nested(position), deleteSet=words)
+        budget -= batch.ByteSize() + 4
+        if budget < 0:
+            dropped_batches += 1
+        else:
+            info.batchedEntryDeletionIndexInfo.append(batch)
+    return EncodedCursor(info.SerializeToString(), dropped_ranges, dropped_batches)

@@ -1,0 +1,51 @@
+"""A metadata node with one owner: every write requires the version its own last write left."""
+
+from anabranch.errors import BadVersion, Fenced
+from anabranch.metadata.store import Expected, MetadataStore
+
+MANAGED_LEDGERS = "/managed-ledgers"
+
+
+class OwnedNode:
+    """Writes one node as long as nobody else does."""
+
+    __slots__ = ("_expected", "_metadata", "path")
+
+    def __init__(self, metadata: MetadataStore, path: str, expected: Expected) -> None:
+        self._metadata = metadata
+        self.path = path
+        self._expected = expected
+
+    async def write(self, value: bytes) -> None:
+        """Replace the value. One write at a time.
+
+        Raises:
+            Fenced: if somebody else wrote: they own it now.
+        """
+        try:
+            stat = await self._metadata.put(self.path, value, self._expected)
+        except BadVersion as error:
+            raise Fenced(f"{self.path} was written by another owner: {error}") from error
+        self._expected = stat.version
+
+    async def delete(self) -> None:
+        """Remove the node.
+
+        Raises:
+            Fenced: if somebody else wrote to it.
+            NotFound: if it is gone.
+        """
+        try:
+            await self._metadata.delete(self.path, self._expected)
+        except BadVersion as error:
+            raise Fenced(f"{self.path} was written by another owner: {error}") from error
+
+    async def check(self) -> None:
+        """Make sure that nobody else has written.
+
+        Raises:
+            Fenced: if somebody has.
+        """
+        node = await self._metadata.get(self.path)
+        if node is None or node.stat.version != self._expected:
+            raise Fenced(f"{self.path} was written by another owner")

@@ -1,0 +1,95 @@
+"""The chain of ledgers together with its node: publish first, then change memory.
+
+Every method is one step that either is durable when it returns or has changed nothing here.
+Only one may run at a time; `ledger.py` sees to that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anabranch.ids import Position
+from anabranch.ledgers.store import LedgerWriter
+from anabranch.managed_ledger.chain import Chain, LedgerSpan
+from anabranch.managed_ledger.environment import Environment
+from anabranch.managed_ledger.formats import ChainDocument, encode_chain
+from anabranch.managed_ledger.opening import (
+    OpenedChain,
+    create_ledger,
+    discard_ledger,
+    publish_with_new_ledger,
+)
+from anabranch.managed_ledger.owned_node import OwnedNode
+
+
+class PublishedChain:
+    """A chain, the writer of its open ledger, and the document that others see."""
+
+    __slots__ = ("_env", "_name", "chain", "document", "node", "writer")
+
+    def __init__(self, opened: OpenedChain, env: Environment) -> None:
+        self._name = opened.name
+        self._env = env
+        self.node: OwnedNode = opened.node
+        self.document: ChainDocument = opened.document
+        self.chain: Chain = opened.chain
+        self.writer: LedgerWriter | None = opened.writer
+
+    async def roll(self) -> LedgerWriter:
+        """Close the open ledger and go on with a new one."""
+        closed_ms = await self.close_writer()
+        ledger_id, writer = await create_ledger(self._name, self._env, above=self.chain.highest_id)
+        closing = self.chain.closing_span(closed_ms)
+        spans = (*self.chain.closed, closing, LedgerSpan(ledger_id))
+        document = replace(self.document, spans=spans)
+        await publish_with_new_ledger(self.node, document, self._env.ledgers)
+        self.document = document
+        self.chain.roll(closed_ms, ledger_id)
+        self.writer = writer
+        return writer
+
+    async def close_writer(self) -> int:
+        """Close the open ledger after what is in flight; return when that was."""
+        assert self.writer is not None, "there is no open ledger"
+        last = await self.writer.close()
+        assert last == self.chain.open_entries - 1, (
+            f"ledger {self.chain.open_id} was closed at entry {last}, "
+            f"but {self.chain.open_entries} entries were reported durable"
+        )
+        return self._env.runtime.clock.wall_ms()
+
+    async def terminate(self) -> Position:
+        """Close the open ledger for good."""
+        closed_ms = await self.close_writer()
+        spans = (*self.chain.closed, self.chain.closing_span(closed_ms))
+        position = self.chain.last_confirmed
+        await self._publish(replace(self.document, spans=spans, terminated=position))
+        self.chain.roll(closed_ms, None)
+        self.writer = None
+        return position
+
+    async def set_properties(self, changes: Mapping[str, str | None]) -> None:
+        """Set properties, or remove those whose new value is None."""
+        merged = {**self.document.properties, **changes}
+        properties = {key: value for key, value in merged.items() if value is not None}
+        await self._publish(replace(self.document, spans=self.chain.spans, properties=properties))
+
+    async def unlink_oldest(self, count: int) -> list[int]:
+        """Take the oldest ledgers out of the chain; return the ids that may be deleted now."""
+        removed = [span.ledger_id for span in self.chain.closed[:count]]
+        await self._publish(replace(self.document, spans=self.chain.spans[count:]))
+        self.chain.drop_oldest(count)
+        return removed
+
+    async def claim(self) -> None:
+        """Write the node as it is, to be sure that it is still ours."""
+        await self._publish(self.document)
+
+    async def remove(self) -> None:
+        """Delete the node, which must have no cursors left, and then every ledger."""
+        await self.node.delete()
+        for span in self.chain.spans:
+            await discard_ledger(self._env.ledgers, span.ledger_id)
+
+    async def _publish(self, document: ChainDocument) -> None:
+        await self.node.write(encode_chain(document))
+        self.document = document
