@@ -15,9 +15,17 @@ FRAME_PADDING_BYTES: Final = 10 * KIB
 """Room for the command and sizes around a message, as Pulsar's frame decoder allows."""
 FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + FRAME_PADDING_BYTES
 KEEP_ALIVE_INTERVAL_S: Final = 30
+LIVENESS_CHECK_S: Final = 5
+"""How long an old connection may take to answer before a newcomer gets its place."""
 PENDING_PUBLISHES_PER_CONNECTION_MAX: Final = 1000
 """Publishes not yet durable before reading from a connection pauses."""
 PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX: Final = 64 * MIB
+
+# --- client ------------------------------------------------------------------------------------
+CONNECT_TIMEOUT_S: Final = 10
+REQUEST_TIMEOUT_S: Final = 30
+RECONNECT_DELAY_S_MIN: Final = 0.1
+RECONNECT_DELAY_S_MAX: Final = 10.0
 
 # --- dispatch ---------------------------------------------------------------------------------
 READ_BATCH_ENTRIES_MAX: Final = 100

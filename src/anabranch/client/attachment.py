@@ -1,0 +1,103 @@
+"""Staying attached to the owner of a topic: look up, attach, notice the loss, back off, again.
+
+Producers and consumers both are attachments; what differs is `attach`, the one request that opens
+them on a fresh connection.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anabranch import limits
+from anabranch.client.connection import BrokerConnection, BrokerRefused
+from anabranch.errors import AlreadyClosed, OutcomeUnknown
+from anabranch.generated.pulsar_api_pb2 import ServerError
+from anabranch.ids import TopicName
+
+if TYPE_CHECKING:
+    from anabranch.client.client import Client
+
+_FINAL = frozenset(
+    {
+        ServerError.AuthorizationError,
+        ServerError.IncompatibleSchema,
+        ServerError.InvalidTopicName,
+        ServerError.NotAllowedError,
+        ServerError.TopicNotFound,
+        ServerError.TopicTerminatedError,
+    }
+)
+"""Refusals that trying again does not change."""
+_FINAL_AT_FIRST = frozenset({ServerError.ProducerBusy, ServerError.ConsumerBusy})
+"""Final for a new one; one that was attached before is perhaps only waiting for its own ghost."""
+
+
+class Attachment:
+    """Keeps one producer or consumer attached until it is closed."""
+
+    def __init__(self, client: "Client", topic: TopicName) -> None:
+        self.client = client
+        self.topic = topic
+        self.connection: BrokerConnection | None = None
+        self.closed = False
+        self._lost = asyncio.Event()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._attached_once = False
+
+    async def attach(self, connection: BrokerConnection) -> None:
+        """Open on a fresh connection."""
+        raise NotImplementedError
+
+    def gave_up(self, error: Exception) -> None:
+        """The broker will never have this one back."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Attach for the first time and stay attached.
+
+        Raises:
+            BrokerRefused: if the broker does not want it.
+        """
+        self.client.tasks.spawn(f"attach {self.topic}", self._stay_attached())
+        await self._ready
+
+    def on_connection_lost(self) -> None:
+        """See `Attached.on_connection_lost`."""
+        self.connection = None
+        self._lost.set()
+
+    async def _stay_attached(self) -> None:
+        delay_s = limits.RECONNECT_DELAY_S_MIN
+        while not self.closed:
+            self._lost.clear()
+            try:
+                connection = await self.client.connection_for(self.topic)
+                await self.attach(connection)
+            except OutcomeUnknown:
+                pass
+            except BrokerRefused as error:
+                first = not self._attached_once
+                if error.code in _FINAL or (first and error.code in _FINAL_AT_FIRST):
+                    self._end(error)
+                    return
+            else:
+                self._attached_once = True
+                delay_s = limits.RECONNECT_DELAY_S_MIN
+                if not self._ready.done():
+                    self._ready.set_result(None)
+                await self._lost.wait()
+                if self.closed:
+                    return
+            await asyncio.sleep(delay_s * self.client.runtime.entropy.uniform(0.9, 1.1))
+            delay_s = min(2 * delay_s, limits.RECONNECT_DELAY_S_MAX)
+
+    def _end(self, error: Exception) -> None:
+        self.closed = True
+        self.connection = None
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        self.gave_up(error)
+
+    def check_open(self) -> None:
+        """Raise AlreadyClosed if it is."""
+        if self.closed:
+            raise AlreadyClosed(f"closed: {self.topic}")
