@@ -51,6 +51,11 @@ class ManagedLedger:
         self._env = env
         self._published = PublishedChain(opened, env)
         self._chain = opened.chain
+        # Questions about positions go straight to the chain, whose docstrings describe them.
+        self.next_position = opened.chain.next_position
+        self.previous_position = opened.chain.previous_position
+        self.first_position = opened.chain.first_position
+        self.entries_between = opened.chain.entries_between
         self._cached = env.cache.topic()
         self._reader = EntryReader(self.name, self._published, self._cached, env.ledgers)
         self._tasks = Tasks(self._task_failed)
@@ -129,22 +134,6 @@ class ManagedLedger:
         """Entries kept."""
         return self._chain.total
 
-    def next_position(self, position: Position) -> Position:
-        """The entry after a position: the next durable one, or where the next will be."""
-        return self._chain.next_position(position)
-
-    def previous_position(self, position: Position) -> Position:
-        """The last durable entry before a position; entry -1 of the first ledger if none is."""
-        return self._chain.previous_position(position)
-
-    def first_position(self) -> Position:
-        """The oldest entry that is kept, or where the first one will be."""
-        return self._chain.first_position()
-
-    def entries_between(self, after: Position, up_to: Position) -> int:
-        """How many entries are after one position and not after the other."""
-        return self._chain.entries_between(after, up_to)
-
     # --- writing ------------------------------------------------------------------------------
 
     def append(self, payload: Buffer, done: AppendResult) -> None:
@@ -193,15 +182,19 @@ class ManagedLedger:
         """Run an operation when no other one runs; losing the node ends everything."""
 
         async def guarded() -> T:
-            if self._closing is not None:
-                raise AlreadyClosed(f"managed ledger {self.name} is closed")
+            self._refuse_if_closed()
             try:
                 return await operation()
             except (Fenced, OutcomeUnknown) as error:
                 self._fail(error)
                 raise
 
+        self._refuse_if_closed()
         return await self._work.run(guarded)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closing is not None:
+            raise AlreadyClosed(f"managed ledger {self.name} is closed")
 
     def _roll_soon(self) -> None:
         if not self._rolling and self._appender.error is None:
@@ -245,8 +238,7 @@ class ManagedLedger:
             AlreadyClosed: after `close`.
             StorageError: if the ledger store lost what the chain names.
         """
-        if self._closing is not None:
-            raise AlreadyClosed(f"managed ledger {self.name} is closed")
+        self._refuse_if_closed()
         return await self._reader.read(start, max_entries, max_bytes)
 
     # --- cursors ------------------------------------------------------------------------------

@@ -1,0 +1,131 @@
+"""Pulsar's documents of schemas: bytes to values and back. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from anabranch.errors import FormatError, InputError
+from anabranch.generated import schema_registry_format_pb2 as registry
+from anabranch.generated import schema_storage_format_pb2 as storage
+from anabranch.ids import Position
+
+_AUTO_CONSUME = 21
+_EXTERNAL = 22
+"""The one type whose number is the same on the wire and in storage; others are one apart."""
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """One version of a schema as it is stored."""
+
+    schema_id: str
+    type: int
+    """As on the wire: 0 none, 1 string, 2 JSON, 4 Avro, ..."""
+    schema: bytes
+    user: str = ""
+    timestamp_ms: int = 0
+    deleted: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """Where one version of a schema is."""
+
+    version: int
+    position: Position
+    hash: bytes
+
+
+def _parse(kind: type[M], value: bytes, what: str) -> M:
+    try:
+        message = kind.FromString(value)
+    except DecodeError as error:
+        raise FormatError(f"{what} is not a {kind.DESCRIPTOR.name}: {error}") from None
+    if not message.IsInitialized():
+        raise FormatError(f"{what} is not a {kind.DESCRIPTOR.name}: a required field is missing")
+    return message
+
+
+def encode_info(info: SchemaInfo) -> bytes:
+    """Write one version of a schema.
+
+    Raises:
+        InputError: if its type is one that is never stored.
+    """
+    if info.type == _AUTO_CONSUME or not 0 <= info.type <= _EXTERNAL:
+        raise InputError(f"a schema of type {info.type} cannot be stored")
+    message = registry.SchemaInfo(
+        schema_id=info.schema_id,
+        user=info.user,
+        type=info.type if info.type == _EXTERNAL else info.type + 1,
+        schema=info.schema,
+        timestamp=info.timestamp_ms,
+        deleted=info.deleted,
+    )
+    for key in sorted(info.properties):
+        message.props.add(key=key, value=info.properties[key])
+    return message.SerializeToString()
+
+
+def decode_info(value: bytes, what: str) -> SchemaInfo:
+    """Read one version of a schema.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    message = _parse(registry.SchemaInfo, value, what)
+    return SchemaInfo(
+        message.schema_id,
+        message.type if message.type == _EXTERNAL else message.type - 1,
+        message.schema,
+        message.user,
+        message.timestamp,
+        message.deleted,
+        {pair.key: pair.value for pair in message.props},
+    )
+
+
+def _index_message(entry: IndexEntry) -> storage.IndexEntry:
+    position = storage.PositionInfo(
+        ledgerId=entry.position.ledger_id, entryId=entry.position.entry_id
+    )
+    return storage.IndexEntry(version=entry.version, position=position, hash=entry.hash)
+
+
+def encode_entry(data: bytes, index: Sequence[IndexEntry]) -> bytes:
+    """Write the ledger entry of one version, with the index of the versions before it."""
+    entry = storage.SchemaEntry(schema_data=data, index=[_index_message(e) for e in index])
+    return entry.SerializeToString()
+
+
+def decode_entry(value: bytes, what: str) -> bytes:
+    """Read the schema of a ledger entry.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    return _parse(storage.SchemaEntry, value, what).schema_data
+
+
+def encode_locator(index: Sequence[IndexEntry]) -> bytes:
+    """Write the node of a schema: its newest version and all of them."""
+    messages = [_index_message(entry) for entry in index]
+    return storage.SchemaLocator(info=messages[-1], index=messages).SerializeToString()
+
+
+def decode_locator(value: bytes, what: str) -> tuple[IndexEntry, ...]:
+    """Read the node of a schema: all versions, ascending.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    message = _parse(storage.SchemaLocator, value, what)
+    return tuple(
+        IndexEntry(e.version, Position(e.position.ledgerId, e.position.entryId), e.hash)
+        for e in message.index or [message.info]
+    )

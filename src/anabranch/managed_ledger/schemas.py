@@ -1,0 +1,166 @@
+"""Schema storage: every version in a ledger of its own, found through a node of the schema.
+
+The formats are Pulsar's. A version is written to its ledger first and then published by a
+conditional write of the node, so that of two writers one reads again and nothing is overwritten.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from anabranch import limits
+from anabranch.errors import BadVersion, ConflictError, FormatError, NotFound
+from anabranch.ids import Position
+from anabranch.ledgers.store import LedgerStore, LedgerWriter
+from anabranch.managed_ledger.ledger_ids import LedgerIds
+from anabranch.managed_ledger.opening import discard_ledger
+from anabranch.managed_ledger.schema_formats import (
+    IndexEntry,
+    SchemaInfo,
+    decode_entry,
+    decode_info,
+    decode_locator,
+    encode_entry,
+    encode_info,
+    encode_locator,
+)
+from anabranch.metadata.store import ABSENT, Expected, MetadataStore
+
+_ROOT = "/schemas"
+_VERSION_BYTES = 8
+_NOWHERE = Position(-1, -1)
+"""What the first version's entry says of its own place, which it cannot know."""
+
+
+def version_bytes(version: int) -> bytes:
+    """A version as it travels on the wire."""
+    return version.to_bytes(_VERSION_BYTES, "big")
+
+
+def version_of_bytes(data: bytes) -> int:
+    """Undo `version_bytes`.
+
+    Raises:
+        FormatError: if it is not 8 bytes long.
+    """
+    if len(data) != _VERSION_BYTES:
+        raise FormatError(f"a schema version has {_VERSION_BYTES} bytes, not {len(data)}")
+    return int.from_bytes(data, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    """A schema with its version."""
+
+    version: int
+    info: SchemaInfo
+
+
+class SchemaStorage:
+    """Stores the versions of schemas. Any number of processes may share it."""
+
+    def __init__(self, *, metadata: MetadataStore, ledgers: LedgerStore, ids: LedgerIds) -> None:
+        self._metadata = metadata
+        self._ledgers = ledgers
+        self._ids = ids
+
+    async def put_if_absent(self, schema_id: str, info: SchemaInfo, schema_hash: bytes) -> int:
+        """Add a version, unless one with this hash is there; return its number.
+
+        Raises:
+            InputError: if the schema cannot be stored.
+            ConflictError: if others keep adding versions.
+        """
+        data = encode_info(info)
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            index, expected = await self._locate(schema_id)
+            for entry in index:
+                if entry.hash == schema_hash:
+                    return entry.version
+            version = index[-1].version + 1 if index else 0
+            before = index or (IndexEntry(version, _NOWHERE, schema_hash),)
+            position = await self._write(schema_id, encode_entry(data, before))
+            locator = encode_locator((*index, IndexEntry(version, position, schema_hash)))
+            try:
+                await self._metadata.put(_path(schema_id), locator, expected)
+            except BadVersion:
+                await discard_ledger(self._ledgers, position.ledger_id)
+                continue
+            return version
+        raise ConflictError(
+            f"schema {schema_id} changed {limits.CONDITIONAL_WRITE_TRIES_MAX} times while a "
+            "version was being added"
+        )
+
+    async def get(self, schema_id: str, version: int | None = None) -> StoredSchema | None:
+        """Return a version, the newest one if none is named, or None if there is no such."""
+        index, _ = await self._locate(schema_id)
+        wanted = [entry for entry in index if version is None or entry.version == version]
+        return await self._read(schema_id, wanted[-1]) if wanted else None
+
+    async def versions(self, schema_id: str) -> list[StoredSchema]:
+        """Return all versions, oldest first."""
+        index, _ = await self._locate(schema_id)
+        return [await self._read(schema_id, entry) for entry in index]
+
+    async def delete(self, schema_id: str) -> int:
+        """Remove a schema with all its versions; return how many there were.
+
+        Raises:
+            NotFound: if there is none.
+            ConflictError: if a version was added at the same time; nothing was removed.
+        """
+        index, expected = await self._locate(schema_id)
+        if not index:
+            raise NotFound(f"there is no schema {schema_id}")
+        await self._metadata.delete(_path(schema_id), expected)
+        for entry in index:
+            await discard_ledger(self._ledgers, entry.position.ledger_id)
+        return len(index)
+
+    async def _locate(self, schema_id: str) -> tuple[tuple[IndexEntry, ...], Expected]:
+        node = await self._metadata.get(_path(schema_id))
+        if node is None:
+            return (), ABSENT
+        if not node.value:
+            # Only there because another schema's path goes through it.
+            return (), node.stat.version
+        return decode_locator(node.value, f"schema {schema_id}"), node.stat.version
+
+    async def _write(self, schema_id: str, payload: bytes) -> Position:
+        metadata = {
+            "application": b"pulsar",
+            "component": b"schema",
+            "pulsar/schemaId": schema_id.encode(),
+        }
+        ledger_id = await self._ids.next()
+        writer = await self._ledgers.create(ledger_id, custom_metadata=metadata)
+        entry_id = await _append(writer, payload)
+        await writer.close()
+        return Position(ledger_id, entry_id)
+
+    async def _read(self, schema_id: str, entry: IndexEntry) -> StoredSchema:
+        what = f"version {entry.version} of schema {schema_id}"
+        reader = await self._ledgers.open(entry.position.ledger_id)
+        number = entry.position.entry_id
+        found = await reader.read(number, number, max_bytes=limits.MESSAGE_BYTES_MAX)
+        data = decode_entry(bytes(found[0].payload), what)
+        return StoredSchema(entry.version, decode_info(data, what))
+
+
+def _path(schema_id: str) -> str:
+    return f"{_ROOT}/{schema_id}"
+
+
+async def _append(writer: LedgerWriter, payload: bytes) -> int:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def done(entry_id: int, error: Exception | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(entry_id)
+        else:
+            future.set_exception(error)
+
+    writer.append(payload, done)
+    return await future
