@@ -65,6 +65,11 @@ JOURNAL_OPEN_FILES_MAX: Final = 64
 """Sealed segments kept open for reading."""
 JOURNAL_IDLE_MARK_S: Final = 0.05
 """After this long without appends the journal notes that all it holds is durable."""
+LEDGER_ID_MAX: Final = 2**63 - 1
+LEDGER_READ_GAP_BYTES_MAX: Final = 32 * KIB
+"""Bytes of other ledgers that a read runs over rather than going to the disk twice."""
+LEDGER_UPKEEP_SLICE: Final = 500
+"""Ledgers that housekeeping handles before it lets others have the loop."""
 
 # --- managed ledgers --------------------------------------------------------------------------
 LEDGER_ENTRIES_MAX: Final = 50_000

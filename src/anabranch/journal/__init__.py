@@ -4,8 +4,17 @@
 Records are opaque here; what they mean belongs to the store that writes them.
 """
 
-from anabranch.journal.format import RecordPlace
+from anabranch.journal.files import disk_errors
+from anabranch.journal.format import RecordPlace, segment_name
 from anabranch.journal.journal import AppendDone, Journal
-from anabranch.journal.recovery import Replay
+from anabranch.journal.recovery import Replay, list_segments
 
-__all__ = ["AppendDone", "Journal", "RecordPlace", "Replay"]
+__all__ = [
+    "AppendDone",
+    "Journal",
+    "RecordPlace",
+    "Replay",
+    "disk_errors",
+    "list_segments",
+    "segment_name",
+]

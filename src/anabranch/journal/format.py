@@ -152,7 +152,8 @@ class Parsed(NamedTuple):
     wanted_bytes: int
     """Of the item that begins after `consumed`, as far as is known; 0 if it is damaged."""
     damage: str
-    marks: int
+    mark: int
+    """Where the last mark in the piece is, -1 if there is none."""
     previous: int | None
     """What the first mark in the piece says of the segment before."""
 
@@ -162,31 +163,32 @@ def parse_items(
 ) -> Parsed:
     """Cut bytes that begin at an item of a segment, handing every intact record to `replay`."""
     seed = seed_of(segment)
-    at = marks = 0
+    at = 0
+    mark = -1
     previous: int | None = None
     total = len(data)
     while total - at >= RECORD_HEADER_BYTES:
         length, crc = RECORD_HEADER.unpack_from(data, at)
         if length == MARK_WORD:
             if total - at < MARK_BYTES:
-                return Parsed(at, MARK_BYTES, "", marks, previous)
+                return Parsed(at, MARK_BYTES, "", mark, previous)
             found = decode_mark(data[at : at + MARK_BYTES], seed, offset + at)
             if found is None:
-                return Parsed(at, 0, "a mark fails its checksum", marks, previous)
-            if not marks:
+                return Parsed(at, 0, "a mark fails its checksum", mark, previous)
+            if mark < 0:
                 previous = found
-            marks += 1
+            mark = at
             at += MARK_BYTES
             continue
         if not 0 < length <= JOURNAL_RECORD_BYTES_MAX:
             detail = f"a record cannot have {length} bytes"
-            return Parsed(at, 0, detail, marks, previous)
+            return Parsed(at, 0, detail, mark, previous)
         start = at + RECORD_HEADER_BYTES
         if total - start < length:
-            return Parsed(at, RECORD_HEADER_BYTES + length, "", marks, previous)
+            return Parsed(at, RECORD_HEADER_BYTES + length, "", mark, previous)
         payload = data[start : start + length]
         if crc32c(payload, seed ^ length) != crc:
-            return Parsed(at, 0, "a record fails its checksum", marks, previous)
+            return Parsed(at, 0, "a record fails its checksum", mark, previous)
         replay(RecordPlace(segment, offset + at, length), payload)
         at = start + length
-    return Parsed(at, RECORD_HEADER_BYTES, "", marks, previous)
+    return Parsed(at, RECORD_HEADER_BYTES, "", mark, previous)

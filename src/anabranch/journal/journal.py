@@ -29,6 +29,7 @@ from anabranch.journal.format import (
     seed_of,
 )
 from anabranch.journal.next_file import NextFile
+from anabranch.journal.progress import Progress
 from anabranch.journal.recovery import Recovered, Replay, recover
 from anabranch.limits import (
     JOURNAL_GROUP_BYTES_MAX,
@@ -85,7 +86,7 @@ class Journal:
         self._pending_bytes = 0
         self._failure: StorageError | None = None
         self._closing = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._progress = Progress()
 
     @classmethod
     async def open(
@@ -131,6 +132,9 @@ class Journal:
             file = await disk.open(self._files.path(found.tail))
             if found.torn_bytes:
                 await file.truncate(found.tail_bytes)
+            # What was replayed must not be lost from here on, and it may be nowhere but in the
+            # page cache: a killed process did not sync it, or the sync failed.
+            await file.write_again(found.proven_bytes)
             offset = found.tail_bytes
         else:
             file = await self._files.create(found.tail)
@@ -138,8 +142,6 @@ class Journal:
         self._sealed = found.sealed
         self._begin_segment(found.tail, offset, previous=0)
         self._use_file(found.tail, file)
-        # What a killed process wrote may be in the page cache only: it was replayed, so it must
-        # not be lost to a power cut from here on.
         self._start_group(sync=True)
         self._flush()
         await self._settle()
@@ -265,7 +267,7 @@ class Journal:
         if self._in_flight is None:
             if self._unmarked and self._mark_timer is None and not self._closing:
                 self._mark_timer = self._loop.call_later(JOURNAL_IDLE_MARK_S, self._mark)
-            self._wake()
+            self._progress.wake()
         self._complete(iter(group.dones), None)
 
     def _complete(self, dones: Iterator[AppendDone], failure: StorageError | None) -> None:
@@ -297,7 +299,7 @@ class Journal:
         for group in doomed:
             told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
             self._complete(iter(group.dones), told)
-        self._wake()
+        self._progress.wake()
 
     def _turn_to_next_file(self) -> bool:
         """Append to the next segment from now on; False if its file is not there yet."""
@@ -310,7 +312,7 @@ class Journal:
             self._next.prepare(segment)
             return False
         self._use_file(segment, file)
-        self._wake()
+        self._progress.wake()
         return True
 
     def _use_file(self, segment: int, file: DiskFile) -> None:
@@ -320,7 +322,7 @@ class Journal:
 
     def _next_is_ready(self) -> None:
         self._flush()
-        self._wake()
+        self._progress.wake()
 
     async def remove_segment(self, segment: int) -> None:
         """Remove a sealed segment durably; its records cannot be read any more.
@@ -333,7 +335,7 @@ class Journal:
         while self._file_segment <= segment:
             if self._failure is not None:
                 raise self._failure
-            await self._progress()
+            await self._progress.wait()
         await self._files.remove(segment)
         self._sealed.remove(segment)
 
@@ -342,6 +344,10 @@ class Journal:
         for number in [number for number in self._sealed if number < segment]:
             await self.remove_segment(number)
 
+    def path(self, segment: int) -> str:
+        """The file of a segment."""
+        return self._files.path(segment)
+
     async def read(self, place: RecordPlace) -> bytes:
         """Return the payload of a durable record.
 
@@ -349,6 +355,7 @@ class Journal:
             Corruption: if the stored bytes are damaged.
             NotFound: if its segment was removed.
             StorageError: if the disk cannot read.
+            AlreadyClosed: after `close`.
         """
         return bytes((await self.read_run([place]))[0])
 
@@ -359,6 +366,8 @@ class Journal:
         any of the views, so they had better be close to each other. Raises as `read` does.
         """
         last = places[-1]
+        if self._closing:
+            raise AlreadyClosed(f"the journal in {self._folder} is closed")
         assert (last.segment, last.offset) < self._durable, f"{last} is not durable yet"
         return await self._files.read_records(places)
 
@@ -375,22 +384,11 @@ class Journal:
             self._flush()
             await self._settle()
         while self._next.is_being_made:
-            await self._progress()
+            await self._progress.wait()
         await self._next.close()
         await self._files.close()
 
     async def _settle(self) -> None:
         """Wait until nothing is queued or in flight."""
         while self._in_flight is not None or self._queue:
-            await self._progress()
-
-    async def _progress(self) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            await self._progress.wait()

@@ -45,6 +45,8 @@ class Recovered:
     """Where its intact part ends; 0 if the file is to be created."""
     torn_bytes: int = 0
     """How much of the tail is to be cut."""
+    proven_bytes: int = 0
+    """How much of the tail is known to have been durable before."""
     sealed: list[int] = field(default_factory=list)
     discard: list[int] = field(default_factory=list)
     """Files after the tail that were begun and never used."""
@@ -57,7 +59,8 @@ class _Segment(NamedTuple):
     end: int
     """After the last intact item; 0 if the header was torn."""
     damage: str
-    marks: int
+    last_mark: int
+    """Where the last intact mark is: what is before it was durable. -1 if there is none."""
     previous: int | None
 
 
@@ -98,9 +101,9 @@ async def recover(
         segment = await _scan(disk, folder, kind, number, replay)
         if segment.damage:
             await _check_torn(disk, folder, segment, wanted[index + 1 :])
-        if before is not None and before.number == number - 1 and segment.marks:
+        if before is not None and before.number == number - 1 and segment.last_mark >= 0:
             _check_end(before, segment)
-        if segment.marks:
+        if segment.last_mark >= 0:
             tail = segment
         if segment.damage:
             break
@@ -112,6 +115,7 @@ async def recover(
         tail=tail.number,
         tail_bytes=tail.end,
         torn_bytes=tail.size - tail.end,
+        proven_bytes=tail.last_mark,
         sealed=below + [number for number in wanted if number < tail.number],
         discard=[number for number in wanted if number > tail.number],
     )
@@ -146,24 +150,26 @@ async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -
     size = await file.size()
     header = await file.read_at(0, HEADER_BYTES)
     if size <= HEADER_BYTES and is_torn_header(header, kind, number):
-        return _Segment(number, file.path, size, 0, "the segment's header is torn", 0, None)
+        return _Segment(number, file.path, size, 0, "the segment's header is torn", -1, None)
     check_header(header, file.path, kind, number)
     offset = HEADER_BYTES
-    wanted_bytes = marks = 0
+    wanted_bytes = 0
+    last_mark = -1
     previous: int | None = None
     damage = ""
     while offset < size and not damage:
         data = await file.read_at(offset, max(JOURNAL_SCAN_BYTES, wanted_bytes))
         parsed = parse_items(memoryview(data), number, offset, replay)
-        if not marks:
+        if last_mark < 0:
             previous = parsed.previous
-        marks += parsed.marks
+        if parsed.mark >= 0:
+            last_mark = offset + parsed.mark
         offset += parsed.consumed
         wanted_bytes = parsed.wanted_bytes
         damage = parsed.damage
         if offset < size < offset + wanted_bytes:
             damage = f"{size - offset} bytes are left of an item of at least {wanted_bytes}"
-    return _Segment(number, file.path, size, offset, damage, marks, previous)
+    return _Segment(number, file.path, size, offset, damage, last_mark, previous)
 
 
 async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequence[int]) -> None:

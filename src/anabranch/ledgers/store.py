@@ -38,7 +38,7 @@ class LedgerDescription:
     ledger_id: int
     state: LedgerState
     writer_epoch: int
-    """Raised by every opener; a writer of a smaller epoch is fenced."""
+    """Raised by whoever opens it while it is open; a writer of a smaller epoch is fenced."""
     last_entry_id: int
     """-1 if empty. Of an open ledger: the last one known to be durable."""
     length_bytes: int
@@ -62,6 +62,7 @@ class LedgerReader(Protocol):
         """Entries first..last (inclusive), at least one, then as many as fit `max_bytes`.
 
         Raises:
+            InputError: if `first` is negative or above `last`.
             NotFound: if `first` is above the last durable entry, or the ledger was deleted.
             Corruption: if stored bytes are damaged; never returns them.
         """
@@ -74,21 +75,33 @@ class LedgerWriter(LedgerReader, Protocol):
     def append(self, payload: Buffer, done: AppendDone) -> int:
         """Add an entry and return its id at once; `done` follows when it is durable, in order.
 
-        After the first failure every later append of this writer fails too.
+        After the first failure every later append of this writer fails too. The payload must not
+        change until `done`; it is not copied. An append that failed may have taken effect: only
+        `LedgerStore.open` tells.
 
         Raises:
-            Fenced: if somebody opened the ledger meanwhile.
-            AlreadyClosed: after `close`.
+            Fenced: if somebody opened or deleted the ledger meanwhile.
+            AlreadyClosed: after `close`, of the writer or of the store.
+            InputError: if the payload is too large.
         """
         ...
 
     async def close(self) -> int:
-        """Wait for appends in flight, close the ledger durably, return the last entry id."""
+        """Wait for appends in flight, close the ledger durably, return the last entry id.
+
+        Raises:
+            Fenced: if somebody opened or deleted the ledger meanwhile.
+        """
         ...
 
 
 class LedgerStore(Protocol):
     """Creates, opens and deletes ledgers."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that were appended to any ledger and are not durable yet."""
+        ...
 
     async def create(
         self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
@@ -97,6 +110,7 @@ class LedgerStore(Protocol):
 
         Raises:
             ConflictError: if the id was ever used in this store.
+            InputError: if the id is not in 0..2**63-1.
         """
         ...
 

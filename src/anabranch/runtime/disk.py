@@ -41,6 +41,14 @@ class DiskFile(Protocol):
         """Cut the file to `length` bytes and sync it."""
         ...
 
+    async def write_again(self, offset: int) -> None:
+        """Write the bytes from `offset` on once more, as they are read now, and sync them.
+
+        After a failed sync the operating system may show bytes that never reached the disk and
+        take them for clean; a later sync would not bring them there, this does.
+        """
+        ...
+
     async def close(self) -> None:
         """Wait for appends in flight, then close."""
         ...

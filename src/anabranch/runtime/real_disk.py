@@ -16,6 +16,7 @@ from anabranch.runtime.disk import WriteDone
 from anabranch.runtime.network import Buffer
 
 T = TypeVar("T")
+_COPY_BYTES = 1 << 20
 _WRITEV_BUFFERS_MAX = 1024  # IOV_MAX on Linux and macOS
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
@@ -79,6 +80,22 @@ class RealFile:
             os.fsync(self._fd)
 
         await self._loop.run_in_executor(self._writer, cut)
+
+    async def write_again(self, offset: int) -> None:
+        """See `DiskFile.write_again`."""
+
+        def again() -> None:
+            # The file's own descriptor appends, whatever position it is given.
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                at = offset
+                while data := os.pread(self._fd, _COPY_BYTES, at):
+                    at += os.pwrite(fd, data, at)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+        await self._loop.run_in_executor(self._writer, again)
 
     async def close(self) -> None:
         """See `DiskFile.close`."""

@@ -20,6 +20,7 @@ class FailingFile:
         self.read_at = file.read_at
         self.size = file.size
         self.truncate = file.truncate
+        self.write_again = file.write_again
         self.close = file.close
 
     def append(self, buffers: Sequence[Buffer], *, sync: bool, done: WriteDone) -> None:
