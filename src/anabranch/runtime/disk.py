@@ -25,7 +25,8 @@ class DiskFile(Protocol):
         """Write all buffers at the end, then fdatasync if `sync`; call `done` on the loop.
 
         Appends complete in the order they were called. After an error the length of the file is
-        unknown and the caller must not append again. The buffers must not change until `done`.
+        unknown and every later append fails too, also one that was already called: nothing whole
+        may follow something torn. The buffers must not change until `done`.
         """
         ...
 

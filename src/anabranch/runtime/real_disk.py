@@ -49,20 +49,21 @@ class RealFile:
         self._pool = pool
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"append:{os.path.basename(path)}")
         self._loop = asyncio.get_running_loop()
+        self._failure: OSError | None = None
 
     def append(self, buffers: Sequence[Buffer], *, sync: bool, done: WriteDone) -> None:
         """See `DiskFile.append`."""
         self._writer.submit(self._append, buffers, sync, done)
 
     def _append(self, buffers: Sequence[Buffer], sync: bool, done: WriteDone) -> None:
-        failure: OSError | None = None
-        try:
-            _write_all(self._fd, buffers)
-            if sync:
-                _sync_data(self._fd)
-        except OSError as error:
-            failure = error
-        self._loop.call_soon_threadsafe(done, failure)
+        if self._failure is None:
+            try:
+                _write_all(self._fd, buffers)
+                if sync:
+                    _sync_data(self._fd)
+            except OSError as error:
+                self._failure = error
+        self._loop.call_soon_threadsafe(done, self._failure)
 
     async def read_at(self, offset: int, length: int) -> bytes:
         """See `DiskFile.read_at`."""

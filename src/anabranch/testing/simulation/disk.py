@@ -5,6 +5,7 @@ was under way when its process died is done wholly, partly or not at all.
 """
 
 import asyncio
+import contextlib
 import errno
 import random
 from collections import deque
@@ -153,7 +154,7 @@ class FileHandle:
         self._inode = inode
         self._pending: deque[tuple[Sequence[Buffer], bool, WriteDone]] = deque()
         self._busy_until = 0.0
-        self._failed = False
+        self._failure: OSError | None = None
         self._closed = False
         owner.files[self] = None
 
@@ -170,18 +171,14 @@ class FileHandle:
 
     def _finish_append(self) -> None:
         buffers, sync, done = self._pending.popleft()
-        if self._failed:
-            done(failure(errno.EIO, self.path))
-            return
-        try:
-            self._disk.write(self._inode, b"".join(buffers), self.path)
-            if sync:
-                self._disk.sync(self._inode, self.path)
-        except OSError as error:
-            self._failed = True
-            done(error)
-        else:
-            done(None)
+        if self._failure is None:
+            try:
+                self._disk.write(self._inode, b"".join(buffers), self.path)
+                if sync:
+                    self._disk.sync(self._inode, self.path)
+            except OSError as error:
+                self._failure = error
+        done(self._failure)
 
     async def read_at(self, offset: int, length: int) -> bytes:
         """See `DiskFile.read_at`."""
@@ -212,19 +209,14 @@ class FileHandle:
         """The process died: some of what was under way reached the kernel."""
         rng = self._disk.rng
         whole = rng.randrange(len(self._pending) + 1)
-        for index, (buffers, _, _) in enumerate(self._pending):
-            content = b"".join(buffers)
-            if index >= whole:
-                content = content[: rng.randrange(len(content) + 1)]
-            if self._failed:
-                break
-            try:
-                self._disk.write(self._inode, content, self.path)
-            except OSError:
-                break
-            if index >= whole:
-                break
+        written = b"".join(b"".join(buffers) for buffers, _, _ in list(self._pending)[:whole])
+        if whole < len(self._pending):
+            torn = b"".join(self._pending[whole][0])
+            written += torn[: rng.choice((0, rng.randrange(len(torn) + 1)))]
         self._pending.clear()
+        if self._failure is None:
+            with contextlib.suppress(OSError):
+                self._disk.write(self._inode, written, self.path)
 
     async def _pace(self, byte_count: int = 0) -> None:
         await self._owner.stay_alive()

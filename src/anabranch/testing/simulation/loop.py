@@ -17,7 +17,8 @@ import contextvars
 import heapq
 import threading
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
+from types import CoroutineType
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -141,7 +142,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Hand an unheard failure to the world; nothing is logged and forgotten here."""
         source = context.get("task") or context.get("future")
-        owner = getattr(source, "owner", None) or OWNER.get()
+        if handle := context.get("handle"):
+            owner = handle._context.get(OWNER)
+        else:
+            owner = getattr(source, "owner", None) or OWNER.get()
         if self.on_error is not None:
             self.on_error(owner, context)
 
@@ -245,9 +249,9 @@ def is_dead(owner: Owner | None) -> bool:
 def _place(task: asyncio.Task[Any]) -> str:
     """The file and line of the innermost coroutine a task is suspended in."""
     inner: Any = task.get_coro()
-    while isinstance(awaited := getattr(inner, "cr_await", None), Coroutine | Generator):
+    while isinstance(awaited := getattr(inner, "cr_await", None), CoroutineType):
         inner = awaited
-    frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+    frame = getattr(inner, "cr_frame", None)
     if frame is None:
         return "its end"
     code = frame.f_code

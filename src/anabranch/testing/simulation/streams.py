@@ -290,6 +290,10 @@ class Endpoint:
             return
         self._forget()
         self._closing = True
+        if self.out.cuts:
+            # Nobody is left to send again what the cut held back.
+            self.peer._inbound.clear()
+            self.peer._inbound_bytes = 0
         self._tell_lost(error)
 
     def _forget(self) -> None:
