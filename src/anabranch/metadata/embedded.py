@@ -287,7 +287,7 @@ async def _load_snapshot(disk: Disk, folder: str) -> tuple[Tree, LogPosition, in
     file = f"{folder}/snapshot"
     if not await disk.exists(file):
         return Tree(), BEGINNING, 0
-    if not await disk.list(f"{folder}/log"):
+    if not await disk.exists(f"{folder}/log"):
         raise Corruption(f"{folder}/log", 0, "there is a snapshot, but the log is missing")
     content = await disk.read(file)
     reader = snapshot.SnapshotReader(file, content)
