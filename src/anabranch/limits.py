@@ -119,6 +119,18 @@ LOOP_LAG_INTERVAL_S: Final = 0.25
 PAUSE_WINDOW_S: Final = 30.0
 """The largest pauses are reported over the current and the previous window of this length."""
 
+# --- verify -----------------------------------------------------------------------------------
+HISTORY_LINE_BYTES_MAX: Final = 1 * MIB
+FINDINGS_PER_RULE_MAX: Final = 100
+"""Violations shown with their evidence; all of them are counted."""
+RECORDS_PER_FINDING_MAX: Final = 50
+SEND_ATTEMPTS_MAX: Final = 255
+"""Attempts of one sequence number that a history may hold."""
+STUCK_S_MAX: Final = 5.0
+"""Longest wait for a receipt while nothing is being replaced."""
+STUCK_IN_WINDOW_S_MAX: Final = 30.0
+"""Longest wait for a receipt that touches a declared window of trouble."""
+
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
 assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES < JOURNAL_RECORD_BYTES_MAX
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES

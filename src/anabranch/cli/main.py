@@ -3,8 +3,10 @@
 import typer
 
 from anabranch import __version__
+from anabranch.cli import verify
 
 app = typer.Typer(name="anabranch", no_args_is_help=True, add_completion=True)
+app.add_typer(verify.app, name="verify")
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ What is started, and how it is configured, is said by `pulsar.py` and `ours.py`.
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,6 +88,12 @@ class Standalone:
 
     def kill(self) -> None:
         """End the server as kill -9 does."""
+        self._process.kill()
+
+    def kill_while_starting(self, after_s: float) -> None:
+        """Start the server and end it as kill -9 does after so long, ready or not."""
+        moment = time.monotonic() + after_s
+        self._process.start(lambda: time.monotonic() >= moment)
         self._process.kill()
 
     def restart(self) -> None:

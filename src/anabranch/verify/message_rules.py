@@ -1,0 +1,145 @@
+"""Rules about single messages: C1 lost, C2 phantom, C3 aborted read, C4 stored twice. Pure."""
+
+from collections.abc import Mapping
+
+from anabranch.verify.facts import Facts, News
+from anabranch.verify.records import Damaged, Delivery, MessageId, Record
+from anabranch.verify.rule import Handler, Rule
+from anabranch.verify.tables import NO_PLACE
+
+
+class Lost(Rule):
+    """C1: an acknowledged message that a subscription, older than its send, never got."""
+
+    id = "C1"
+    title = "lost"
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self.undecided = 0
+
+    def conclude(self) -> None:
+        """Compare what was acknowledged with what each subscription was given."""
+        for subscription in self.facts.subscriptions.values():
+            drained_at = subscription.drained_at
+            for line in self.facts.lines.values():
+                for block, index, seq in line.each():
+                    if not block.ok[index] or block.begun[index] < subscription.since:
+                        continue
+                    if subscription.has(line, seq):
+                        self.checked += 1
+                    elif drained_at is None or block.ended[index] > drained_at:
+                        self.undecided += 1
+                    else:
+                        self.checked += 1
+                        self.report(
+                            f"acknowledged, never delivered to {subscription.name!r}",
+                            block.ended[index],
+                            message=MessageId(line.producer, line.epoch, seq),
+                            sub=subscription.name,
+                        )
+
+
+class Phantom(Rule):
+    """C2: a delivery of something that was never sent, or whose bytes are damaged."""
+
+    id = "C2"
+    title = "phantom"
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._doubtful: list[Delivery] = []
+
+    def handlers(self) -> Mapping[type[Record], Handler]:
+        """See `Rule.handlers`."""
+        return {Delivery: self._on_delivery, Damaged: self._on_damaged}
+
+    def _on_damaged(self, record: Damaged, _: News) -> None:
+        self.checked += 1
+        where = {"sub": record.sub, "places": (record.place,)}
+        self.report(f"not a message of this run: {record.error}", record.t, **where)
+
+    def _on_delivery(self, record: Delivery, _: News) -> None:
+        self.checked += 1
+        if self._doubt(record):
+            # Judged again at the end: two files are merged by time stamps of equal precision.
+            self._doubtful.append(record)
+
+    def _doubt(self, record: Delivery) -> str:
+        line = self.facts.lines.get((record.producer, record.epoch))
+        found = line.find(record.seq) if line is not None else None
+        if found is None or not found[0].tried[found[1]]:
+            return "delivered, never sent"
+        if found[0].crc[found[1]] != record.crc:
+            return f"delivered with checksum {record.crc:#010x}, another than was sent"
+        return ""
+
+    def conclude(self) -> None:
+        """Report the deliveries that no send explains."""
+        for record in self._doubtful:
+            if doubt := self._doubt(record):
+                self.report(
+                    doubt,
+                    record.t,
+                    message=MessageId(record.producer, record.epoch, record.seq),
+                    key=record.key,
+                    sub=record.sub,
+                    places=(record.place,),
+                )
+
+
+class AbortedRead(Rule):
+    """C3: a delivery of a message whose every attempt certainly failed."""
+
+    id = "C3"
+    title = "aborted read"
+
+    def conclude(self) -> None:
+        """Look for failed sends among the deliveries."""
+        for line in self.facts.lines.values():
+            for block, index, seq in line.each():
+                if not block.failed[index] or block.ok[index] or block.is_unknown(index):
+                    continue
+                self.checked += 1
+                for subscription in self.facts.subscriptions.values():
+                    if subscription.has(line, seq):
+                        self.report(
+                            f"its send failed, yet {subscription.name!r} got it",
+                            block.ended[index],
+                            message=MessageId(line.producer, line.epoch, seq),
+                            sub=subscription.name,
+                        )
+
+
+class StoredTwice(Rule):
+    """C4: one message at two places. Tolerated without dedup where a send was in doubt."""
+
+    id = "C4"
+    title = "stored twice"
+
+    def conclude(self) -> None:
+        """Judge every message that was seen at more than one place."""
+        facts = self.facts
+        self.checked = sum(
+            block.places[index] != NO_PLACE
+            for line in facts.lines.values()
+            for block, index, _ in line.each()
+        )
+        for name, further in facts.further_places.items():
+            found = facts.lines[name.producer, name.epoch].find(name.seq)
+            assert found is not None, "a place is kept only for a message that was sent"
+            block, index = found
+            in_doubt = block.is_unknown(index) or facts.was_disrupted(
+                name.producer, block.begun[index], block.ended[index]
+            )
+            if in_doubt and not facts.dedup:
+                self.tolerated += 1
+                continue
+            why = "with deduplication on" if facts.dedup else "without any attempt in doubt"
+            codes = (block.places[index], *further)
+            self.report(
+                f"stored at {len(codes)} places {why}",
+                block.ended[index] or block.begun[index],
+                message=name,
+                places=tuple(map(facts.place_codes.decode, codes)),
+            )
