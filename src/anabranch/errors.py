@@ -14,6 +14,7 @@
     │   └── FolderInUse
     ├── NotFound
     ├── AlreadyClosed
+    ├── Unreachable           nobody answers at an address
     ├── OutcomeUnknown        the request may or may not have taken effect
     ├── StorageError          the disk or a store failed
     │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
@@ -92,6 +93,12 @@ class NotFound(AnabranchError):
 
 class AlreadyClosed(AnabranchError):
     """Used after it was closed."""
+
+
+class Unreachable(AnabranchError):
+    """Nobody answers at the address named; nothing was asked of anybody."""
+
+    retriable = True
 
 
 class OutcomeUnknown(AnabranchError):
