@@ -15,6 +15,7 @@
     ├── NotFound
     ├── AlreadyClosed
     ├── Terminated            the topic was ended for good
+    ├── Unreachable           nobody answers at an address
     ├── OutcomeUnknown        the request may or may not have taken effect
     ├── StorageError          the disk or a store failed
     │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
@@ -97,6 +98,12 @@ class AlreadyClosed(AnabranchError):
 
 class Terminated(AnabranchError):
     """The topic was ended for good; what it holds can be read, nothing can be appended."""
+
+
+class Unreachable(AnabranchError):
+    """Nobody answers at the address named; nothing was asked of anybody."""
+
+    retriable = True
 
 
 class OutcomeUnknown(AnabranchError):

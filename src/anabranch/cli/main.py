@@ -1,9 +1,12 @@
 """The `anabranch` command: one module per noun, wired together here."""
 
+import sys
+
 import typer
 
 from anabranch import __version__
-from anabranch.cli import verify
+from anabranch.cli import messages, verify
+from anabranch.errors import AnabranchError
 
 app = typer.Typer(name="anabranch", no_args_is_help=True, add_completion=True)
 app.add_typer(verify.app, name="verify")
@@ -24,6 +27,14 @@ def options(
     """A streaming platform whose parts can be replaced while data flows."""
 
 
+app.command("produce")(messages.produce)
+app.command("consume")(messages.consume)
+
+
 def run() -> None:
-    """Entry point of the installed command."""
-    app()
+    """Entry point of the installed command. Errors of ours are one line; bugs keep their trace."""
+    try:
+        app()
+    except AnabranchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

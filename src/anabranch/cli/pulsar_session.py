@@ -1,0 +1,308 @@
+"""One use of the Pulsar client from the terminal, with errors that say what to do.
+
+Imported by commands only when they run: the client library takes a while to load.
+"""
+
+import base64
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from socket import create_connection
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+import pulsar
+
+from anabranch.errors import ConfigError, InputError, Unreachable
+
+INTERRUPTED: Final = 130
+"""Exit code of a command that was ended by Ctrl-C before it was done, as shells have it."""
+_PROBE_S: Final = 3.0
+_PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 8080, "https": 8443}
+_RECEIVE_SLICE_MS: Final = 200
+"""How long one receive call may block, so that Ctrl-C is noticed soon."""
+_COMPRESSIONS: Final = {
+    "NONE": pulsar.CompressionType.NONE,
+    "LZ4": pulsar.CompressionType.LZ4,
+    "ZLIB": pulsar.CompressionType.ZLib,
+    "ZSTD": pulsar.CompressionType.ZSTD,
+    "SNAPPY": pulsar.CompressionType.SNAPPY,
+}
+_CONSUMER_TYPES: Final = {
+    "exclusive": pulsar.ConsumerType.Exclusive,
+    "shared": pulsar.ConsumerType.Shared,
+    "failover": pulsar.ConsumerType.Failover,
+    "key_shared": pulsar.ConsumerType.KeyShared,
+}
+
+
+@dataclass(slots=True)
+class Published:
+    """What became of the messages of one `produce`."""
+
+    topic: str
+    sent: int = 0
+    acknowledged: int = 0
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if everything was acknowledged and nothing was cut short."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if self.acknowledged == self.sent else 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summary for machines."""
+        return {
+            "topic": self.topic,
+            "sent": self.sent,
+            "acknowledged": self.acknowledged,
+            "failures": sorted(set(self.failures)),
+        }
+
+    def as_text(self) -> str:
+        """Return the summary for people."""
+        text = f"published {self.acknowledged} of {self.sent} messages to {self.topic}"
+        if self.failures:
+            text += f"; not acknowledged: {', '.join(sorted(set(self.failures)))}"
+        return text
+
+
+@dataclass(slots=True)
+class Received:
+    """What came out of one `consume`."""
+
+    topic: str
+    wanted: int | None
+    count: int = 0
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything wanted came, or if it was to go on until Ctrl-C."""
+        if self.wanted is None or self.count == self.wanted:
+            return 0
+        return INTERRUPTED if self.interrupted else 1
+
+    def as_text(self) -> str:
+        """Return the summary for people."""
+        return f"received {self.count} of {self.wanted} messages from {self.topic}"
+
+
+class PulsarSession:
+    """A client for the length of one command."""
+
+    def __init__(self, url: str, *, timeout_s: float = 30.0, verbose: bool = False) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        _probe(url)
+        self._client = pulsar.Client(
+            url,
+            operation_timeout_seconds=max(1, round(timeout_s)),
+            logger=_library_logger() if verbose else _silence(),
+        )
+
+    def __enter__(self) -> "PulsarSession":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Not close(): it waits for the server, which may be what has gone.
+        self._client.shutdown()
+
+    def publish(
+        self,
+        topic: str,
+        texts: Iterable[str],
+        *,
+        key: str | None,
+        compression: str,
+        batching: bool,
+        rate: float | None,
+    ) -> Published:
+        """Send every text and wait for the answers.
+
+        Raises:
+            InputError: if the server refuses the producer.
+            Unreachable: if it does not answer.
+        """
+        with self._explained(f"publish to {topic}"):
+            producer = self._client.create_producer(
+                topic,
+                compression_type=_COMPRESSIONS[compression],
+                batching_enabled=batching,
+                block_if_queue_full=True,
+                send_timeout_millis=round(self._timeout_s * 1000),
+            )
+        summary = Published(topic)
+
+        def answered(result: Any, _: Any) -> None:
+            if result == pulsar.Result.Ok:
+                summary.acknowledged += 1
+            else:
+                summary.failures.append(str(result).removeprefix("Result."))
+
+        try:
+            for text in _paced(texts, rate):
+                summary.sent += 1
+                producer.send_async(text.encode(), answered, partition_key=key)
+            producer.flush()
+            producer.close()
+        except (KeyboardInterrupt, pulsar.Interrupted):
+            summary.interrupted = True
+        except pulsar.PulsarException as error:
+            summary.failures.append(_words(error))
+        return summary
+
+    def receive(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        number: int | None,
+        consumer_type: str,
+        earliest: bool,
+        as_json: bool,
+        acknowledge: bool,
+        idle_s: float | None,
+    ) -> Received:
+        """Print messages until `number` came (None: until Ctrl-C) or none came for `idle_s`.
+
+        Raises:
+            InputError: if the server refuses the subscription.
+            Unreachable: if it does not answer.
+        """
+        position = pulsar.InitialPosition.Earliest if earliest else pulsar.InitialPosition.Latest
+        with self._explained(f"subscribe {subscription!r} to {topic}"):
+            consumer = self._client.subscribe(
+                topic,
+                subscription,
+                consumer_type=_CONSUMER_TYPES[consumer_type],
+                initial_position=position,
+            )
+        summary = Received(topic, number)
+        last_s = time.monotonic()
+        with _interruptible() as interrupted:
+            while summary.count != number and not interrupted():
+                try:
+                    message = consumer.receive(timeout_millis=_RECEIVE_SLICE_MS)
+                except pulsar.Timeout:
+                    if idle_s is not None and time.monotonic() - last_s > idle_s:
+                        break
+                    continue
+                print(_as_json(message) if as_json else _as_text(message), flush=True)
+                if acknowledge:
+                    consumer.acknowledge(message)
+                summary.count += 1
+                last_s = time.monotonic()
+            summary.interrupted = interrupted()
+            consumer.close()  # sends the acknowledgements that are still gathered
+        return summary
+
+    @contextmanager
+    def _explained(self, attempt: str) -> Iterator[None]:
+        try:
+            yield
+        except (pulsar.Timeout, pulsar.ConnectError) as error:
+            raise Unreachable(
+                f"cannot {attempt}: {self._url} did not answer within {self._timeout_s:g} s"
+            ) from error
+        except pulsar.PulsarException as error:
+            raise InputError(f"cannot {attempt}: the server says {_words(error)}") from error
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Note the first Ctrl-C instead of raising, so that what was printed is acknowledged too.
+
+    The second one raises as usual.
+    """
+    asked: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _words(error: pulsar.PulsarException) -> str:
+    return str(error).removeprefix("Pulsar error: ")
+
+
+def _probe(url: str) -> None:
+    """Find out within seconds whether anybody listens; the library would try for long."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in _PORTS or not rest:
+        raise ConfigError(f"--url {url!r} is not an address such as pulsar://127.0.0.1:6650")
+    for address in rest.split("/")[0].split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+        if port and not port.isdecimal():
+            raise ConfigError(f"--url {url!r}: {port!r} is not a port number")
+        try:
+            create_connection((host.strip("[]"), int(port or _PORTS[scheme])), _PROBE_S).close()
+        except OSError:
+            continue
+        return
+    raise Unreachable(f"nothing answers at {url}: is the server running? (make run)")
+
+
+def _silence() -> Any:
+    return pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
+
+
+def _library_logger() -> logging.Logger:
+    logger = logging.getLogger("pulsar")
+    logger.addHandler(logging.StreamHandler(sys.stderr))
+    logger.setLevel(logging.INFO)
+    return logger
+
+
+def _paced(texts: Iterable[str], rate: float | None) -> Iterator[str]:
+    due_s = time.monotonic()
+    for text in texts:
+        if rate is not None:
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            due_s += 1 / rate
+        yield text
+
+
+def _as_text(message: Any) -> str:
+    text: str = message.data().decode(errors="replace")
+    return text
+
+
+def _as_json(message: Any) -> str:
+    position = message.message_id()
+    payload: bytes = message.data()
+    document = {
+        "topic": message.topic_name(),
+        "ledger_id": position.ledger_id(),
+        "entry_id": position.entry_id(),
+        "batch_index": position.batch_index(),
+        "key": message.partition_key() or None,
+        "properties": message.properties(),
+        "publish_time_ms": message.publish_timestamp(),
+        "redelivery_count": message.redelivery_count(),
+    }
+    try:
+        document["payload"] = payload.decode()
+    except UnicodeDecodeError:
+        document["payload_base64"] = base64.b64encode(payload).decode()
+    return json.dumps(document, ensure_ascii=False)
