@@ -11,6 +11,7 @@ from anabranch.managed_ledger.ledger import ManagedLedger
 from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.managed_ledger.opening import open_chain
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
+from anabranch.managed_ledger.schemas import SchemaStorage
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
@@ -32,6 +33,7 @@ class ManagedLedgers:
         config = config or ManagedLedgerConfig()
         self._tasks = Tasks(self._task_failed)
         self.ids = LedgerIds(metadata, self._tasks)
+        self.schemas = SchemaStorage(metadata=metadata, ledgers=ledgers, ids=self.ids)
         self._env = Environment(
             metadata,
             ledgers,

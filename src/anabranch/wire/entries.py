@@ -9,6 +9,7 @@ Nothing here changes, decompresses or decrypts a payload.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
@@ -67,6 +68,17 @@ class EntryMetadata:
     def message_count(self) -> int:
         """How many messages the entry holds."""
         return 1 if self.num_messages_in_batch is None else self.num_messages_in_batch
+
+
+class EntryFacts(NamedTuple):
+    """What a broker must know of an entry to deliver it; read for every delivery."""
+
+    message_count: int
+    marker_type: int
+    """-1 for what clients published."""
+    txn: tuple[int, int] | None
+    """(most, least) bits."""
+    replicated_from: str
 
 
 def _u32(entry: Buffer, at: int) -> int:
@@ -144,6 +156,23 @@ def message_count(entry: Buffer) -> int:
     if count < 1:
         raise ProtocolError(f"a batch of {count} messages")
     return count
+
+
+def entry_facts(entry: Buffer) -> EntryFacts:
+    """What a broker must know of an entry to deliver it.
+
+    Raises:
+        ProtocolError: if the entry or its metadata is malformed, or the batch is empty.
+    """
+    metadata = _parse_metadata(entry)
+    count = metadata.num_messages_in_batch
+    if count < 1:
+        raise ProtocolError(f"a batch of {count} messages")
+    txn = None
+    if metadata.HasField("txnid_most_bits"):
+        txn = (metadata.txnid_most_bits, metadata.txnid_least_bits)
+    marker_type = metadata.marker_type if metadata.HasField("marker_type") else -1
+    return EntryFacts(count, marker_type, txn, _text(metadata.replicated_from))
 
 
 def _text(value: str | bytes) -> str:

@@ -1,0 +1,73 @@
+"""The broker: sessions in front, topics behind, and of the outside world only what it is given."""
+
+from anabranch import __version__
+from anabranch.broker.extensions import Extensions
+from anabranch.broker.namespaces import Namespaces
+from anabranch.broker.schemas import Schemas
+from anabranch.broker.session import Session
+from anabranch.broker.settings import BrokerSettings
+from anabranch.broker.topics import Topics
+from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.store import MetadataStore
+from anabranch.runtime import Runtime
+from anabranch.runtime.network import ConnectionHandler
+from anabranch.runtime.tasks import Tasks
+
+
+class Broker:
+    """Serves Pulsar's binary protocol for the topics it owns."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        metadata: MetadataStore,
+        managed_ledgers: ManagedLedgers,
+        settings: BrokerSettings,
+        tasks: Tasks,
+        extensions: Extensions | None = None,
+    ) -> None:
+        self.settings = settings
+        self.tasks = tasks
+        self.extensions = extensions or Extensions()
+        self.server_version = f"Anabranch-{__version__}"
+        self.sessions: set[Session] = set()
+        self.namespaces = Namespaces(
+            metadata, cluster=settings.cluster, service_url=settings.service_url
+        )
+        self.topics = Topics(
+            managed_ledgers,
+            self.namespaces,
+            extensions=self.extensions,
+            tasks=tasks,
+            auto_create=settings.auto_create_topics,
+        )
+        self.schemas = Schemas(managed_ledgers.schemas, runtime.clock)
+        self.messages_in = 0
+        self._entropy = runtime.entropy
+        self._instance = 0
+        self._names_given = 0
+
+    async def start(self) -> None:
+        """Prepare the cluster's metadata; connections may be accepted afterwards."""
+        await self.namespaces.initialise()
+        self._instance = await self.namespaces.next_instance()
+
+    def new_connection(self) -> ConnectionHandler:
+        """Return the handler of one new connection."""
+        return Session(self)
+
+    def new_producer_name(self) -> str:
+        """A name no producer of this cluster has had."""
+        self._names_given += 1
+        return f"{self.settings.cluster}-{self._instance}-{self._names_given - 1}"
+
+    def new_consumer_name(self) -> str:
+        """A short random name, as Pulsar's broker gives."""
+        return self._entropy.token_hex(5)
+
+    async def close(self) -> None:
+        """Close all topics durably, then every connection."""
+        await self.topics.close()
+        for session in sorted(self.sessions, key=lambda each: each.peer):
+            session.close()

@@ -1,0 +1,120 @@
+"""One consumer on one connection: its permits, what it holds unacknowledged, how it is written to.
+
+The consumer decides nothing about which entry it gets; that is `dispatch`'s. Permits count
+messages, not entries, and may go below zero because a batch is never split.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from anabranch import limits
+from anabranch.ids import Position
+from anabranch.runtime.network import Buffer
+from anabranch.wire import message_header
+
+
+class Delivery(NamedTuple):
+    """One entry on its way to a consumer."""
+
+    position: Position
+    payload: Buffer
+    message_count: int
+    redelivery_count: int
+    ack_set: tuple[int, ...] | None
+
+
+class Outlet(Protocol):
+    """The connection a consumer writes to."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether the peer keeps up with what is sent."""
+        ...
+
+    def write_out(self, parts: list[Buffer]) -> None:
+        """Queue buffers for the peer."""
+        ...
+
+    async def is_alive(self) -> bool:
+        """Ask the peer for a sign of life; false (and the connection closed) if none comes."""
+        ...
+
+
+class Consumer:
+    """The broker's side of a subscribed consumer."""
+
+    __slots__ = (
+        "_partition", "consumer_id", "disconnect", "epoch", "messages_per_entry", "name",
+        "outlet", "pending", "permits", "priority", "sent_messages", "unacked_messages",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        *,
+        consumer_id: int,
+        name: str,
+        priority: int,
+        partition: int,
+        epoch: int | None,
+        disconnect: Callable[[], None],
+    ) -> None:
+        self.outlet = outlet
+        self.consumer_id = consumer_id
+        self.name = name
+        self.priority = priority
+        self.epoch = epoch
+        """Echoed in every message, so that the client can drop those from before a rewind."""
+        self.disconnect = disconnect
+        """Tell the client that the broker closed this consumer; it will come back."""
+        self._partition = partition
+        self.permits = 0
+        self.unacked_messages = 0
+        """Counted for shared types only, as Pulsar does."""
+        self.sent_messages = 0
+        self.messages_per_entry = 1.0
+        self.pending: dict[Position, int] = {}
+        """Entries delivered and not acknowledged, with their message counts; shared types only."""
+
+    @property
+    def can_take(self) -> bool:
+        """Whether another entry may be sent now."""
+        return (
+            self.permits > 0
+            and self.unacked_messages < limits.UNACKED_MESSAGES_PER_CONSUMER_MAX
+            and self.outlet.writable
+        )
+
+    def entries_wanted(self) -> int:
+        """How many entries its permits are worth, judged by the batches it got lately."""
+        return max(
+            1, min(limits.READ_BATCH_ENTRIES_MAX, int(self.permits / self.messages_per_entry))
+        )
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send entries and charge them to the permits."""
+        parts: list[Buffer] = []
+        messages = 0
+        for position, payload, message_count, redelivery_count, ack_set in deliveries:
+            parts.append(
+                message_header(
+                    self.consumer_id,
+                    position[0],
+                    position[1],
+                    len(payload),
+                    partition=self._partition,
+                    redelivery_count=redelivery_count,
+                    ack_set=ack_set,
+                    consumer_epoch=self.epoch,
+                )
+            )
+            parts.append(payload)
+            messages += message_count
+        self.permits -= messages
+        self.sent_messages += messages
+        self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
+        self.outlet.write_out(parts)
+
+    def settle(self, messages: int) -> None:
+        """Messages were acknowledged or taken back."""
+        self.unacked_messages = max(0, self.unacked_messages - messages)

@@ -1,0 +1,34 @@
+"""Refusals: an error that is answered on the wire with one of Pulsar's own codes."""
+
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    Fenced,
+    InvalidName,
+    NotFound,
+    StorageError,
+)
+from anabranch.wire import ServerError
+
+
+class Refused(AnabranchError):
+    """A request the broker will not carry out; `code` is what the client is told."""
+
+    def __init__(self, code: ServerError, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def code_of(error: BaseException) -> ServerError:
+    """Pulsar's code for an error of ours. Unforeseen ones are retried by clients."""
+    if isinstance(error, Refused):
+        return error.code
+    if isinstance(error, InvalidName):
+        return ServerError.InvalidTopicName
+    if isinstance(error, NotFound):
+        return ServerError.TopicNotFound
+    if isinstance(error, Fenced | AlreadyClosed):
+        return ServerError.ServiceNotReady
+    if isinstance(error, StorageError):
+        return ServerError.PersistenceError
+    return ServerError.MetadataError

@@ -1,0 +1,379 @@
+"""One client connection: handshake, keep-alive, and the data path of its producers and consumers.
+
+The data path is plain calls: bytes in, entries appended, receipts gathered and written once per
+turn of the loop. Requests that need metadata or storage are served by `requests.py`.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anabranch import limits
+from anabranch.broker import requests
+from anabranch.broker.consumer import Consumer
+from anabranch.broker.producer import Producer
+from anabranch.broker.subscription import Subscription
+from anabranch.broker.topic import Topic
+from anabranch.errors import ProtocolError
+from anabranch.generated.pulsar_api_pb2 import BaseCommand
+from anabranch.ids import Position
+from anabranch.runtime.network import Buffer, Connection
+from anabranch.telemetry import get_logger
+from anabranch.wire import (
+    PROTOCOL_VERSION,
+    Ack,
+    Command,
+    Decoder,
+    FeatureFlags,
+    Flow,
+    Send,
+    ServerError,
+    encode,
+    replies,
+    send_receipt,
+    verify_checksum,
+)
+
+if TYPE_CHECKING:
+    from anabranch.broker.broker import Broker
+
+_SERVER_FEATURES = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
+
+
+class Session:
+    """What the broker keeps for one connection. A `ConnectionHandler`."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.loop = asyncio.get_running_loop()
+        self.producers: dict[int, tuple[Producer, Topic]] = {}
+        self.consumers: dict[int, tuple[Consumer, Subscription, Topic]] = {}
+        self.creating: dict[tuple[str, int], object] = {}
+        """Producers and consumers being opened; whoever finds another token here was overtaken."""
+        self.peer = "?"
+        self.client_version = ""
+        self.closed = False
+        self.writable = True
+        self._connection: Connection | None = None
+        self._decoder = Decoder(
+            frame_bytes_max=broker.settings.message_bytes_max + limits.FRAME_PADDING_BYTES
+        )
+        self._connected = False
+        self._out: list[Buffer] = []
+        self._flush_scheduled = False
+        self._pending_publishes = 0
+        self._pending_bytes = 0
+        self._reading_paused = False
+        self._closed_by_us: set[int] = set()
+        self._heard = True
+        self._alive_waiters: list[asyncio.Future[bool]] = []
+        self._keep_alive: asyncio.TimerHandle | None = None
+        self._log = get_logger("session")
+
+    # --- the connection ----------------------------------------------------------------------
+
+    def connection_made(self, transport: Connection, /) -> None:
+        """See `ConnectionHandler.connection_made`."""
+        self._connection = transport
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._log = self._log.bind(peer=self.peer)
+        self.broker.sessions.add(self)
+        self._schedule_keep_alive()
+
+    def data_received(self, data: bytes, /) -> None:
+        """See `ConnectionHandler.data_received`."""
+        self._heard = True
+        if self._alive_waiters:
+            self._tell_alive(True)
+        broken: ProtocolError | None = None
+        try:
+            commands = self._decoder.feed(data)
+        except ProtocolError as error:
+            commands, broken = list(error.decoded), error
+        try:
+            for command in commands:
+                if self.closed:
+                    return
+                self._serve(command)
+        except ProtocolError as error:
+            broken = error
+        if broken is not None:
+            self.refuse_connection(str(broken))
+
+    def eof_received(self) -> bool | None:
+        """See `ConnectionHandler.eof_received`."""
+        return False
+
+    def connection_lost(self, exc: Exception | None, /) -> None:
+        """See `ConnectionHandler.connection_lost`."""
+        self.closed = True
+        self.writable = False
+        self.creating.clear()
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+        self._tell_alive(False)
+        self.broker.sessions.discard(self)
+        for producer, topic in self.producers.values():
+            topic.remove_producer(producer)
+        self.producers.clear()
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        for consumer, subscription, _ in consumers:
+            subscription.remove_consumer(consumer)
+        self._log.debug("connection_lost")
+
+    def pause_writing(self) -> None:
+        """See `ConnectionHandler.pause_writing`."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """See `ConnectionHandler.resume_writing`."""
+        if self.closed:
+            return
+        self.writable = True
+        for _, subscription, _ in list(self.consumers.values()):
+            subscription.wake()
+
+    def write_out(self, parts: list[Buffer]) -> None:
+        """Queue buffers; everything of one turn of the loop goes out with one call."""
+        self._out += parts
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def reply(self, command: BaseCommand) -> None:
+        """Queue a command."""
+        self.write_out([encode(command)])
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._out and not self.closed and self._connection is not None:
+            out, self._out = self._out, []
+            self._connection.writelines(out)
+
+    def refuse_connection(self, reason: str) -> None:
+        """Close a connection whose peer broke the protocol; the process goes on."""
+        self._log.warning("connection_refused", reason=reason)
+        self.close()
+
+    def close(self) -> None:
+        """Send what is queued and close."""
+        self._flush()
+        self.closed = True
+        if self._connection is not None:
+            self._connection.close()
+
+    # --- keep-alive --------------------------------------------------------------------------
+
+    def _schedule_keep_alive(self) -> None:
+        interval = self.broker.settings.keep_alive_interval_s
+        self._keep_alive = self.loop.call_later(interval, self._keep_alive_tick)
+
+    def _keep_alive_tick(self) -> None:
+        if self.closed:
+            return
+        if not self._connected:
+            self.refuse_connection("no handshake within the keep-alive interval")
+            return
+        # A peer whose socket we do not read cannot be heard; it is not dead for that.
+        if not self._heard and not self._reading_paused:
+            self._log.warning("keep_alive_missed")
+            assert self._connection is not None
+            self._connection.abort()
+            return
+        self._heard = False
+        self.reply(replies.ping())
+        self._schedule_keep_alive()
+
+    async def is_alive(self) -> bool:
+        """Ask the peer for a sign of life; without one in time the connection is cut."""
+        if self.closed:
+            return False
+        waiter: asyncio.Future[bool] = self.loop.create_future()
+        self._alive_waiters.append(waiter)
+        self.reply(replies.ping())
+        timer = self.loop.call_later(limits.LIVENESS_CHECK_S, self._tell_alive, False)
+        try:
+            alive = await waiter
+        finally:
+            timer.cancel()
+        if not alive and not self.closed and self._connection is not None:
+            self._connection.abort()
+            self.connection_lost(None)
+        return alive
+
+    def _tell_alive(self, alive: bool) -> None:
+        waiters, self._alive_waiters = self._alive_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(alive)
+
+    # --- commands ----------------------------------------------------------------------------
+
+    def _serve(self, command: Command) -> None:
+        kind = type(command)
+        if not self._connected:
+            self._handshake(command)
+        elif kind is Send:
+            self._on_send(command)  # type: ignore[arg-type]
+        elif kind is Ack:
+            self._on_ack(command)  # type: ignore[arg-type]
+        elif kind is Flow:
+            self._on_flow(command)  # type: ignore[arg-type]
+        elif isinstance(command, BaseCommand):
+            requests.serve(self, command)
+        else:
+            raise ProtocolError(f"{kind.__name__} is not for a client to send")
+
+    def _handshake(self, command: Command) -> None:
+        if not isinstance(command, BaseCommand) or command.type != BaseCommand.CONNECT:
+            raise ProtocolError("the first command must be CONNECT")
+        self._connected = True
+        self.client_version = command.connect.client_version
+        self._log = self._log.bind(client=self.client_version)
+        self._log.debug("connected")
+        self.reply(
+            replies.connected(
+                self.broker.server_version,
+                min(PROTOCOL_VERSION, command.connect.protocol_version),
+                self.broker.settings.message_bytes_max,
+                _SERVER_FEATURES,
+            )
+        )
+
+    def _on_send(self, send: Send) -> None:
+        producer_id = send.producer_id
+        opened = self.producers.get(producer_id)
+        if opened is None:
+            if producer_id not in self._closed_by_us:
+                raise ProtocolError(f"SEND for producer {producer_id}, which is not open here")
+            return  # was on its way when we closed the producer; the client sends it again
+        producer, topic = opened
+        entry = send.entry
+        size = len(entry)
+        if send.txn is not None or size > self.broker.settings.message_bytes_max:
+            why = "transactions are not served" if send.txn is not None else "message is too large"
+            self._send_error(send, ServerError.NotAllowedError, why)
+            return
+        if not verify_checksum(entry):
+            self._send_error(send, ServerError.ChecksumError, "checksum does not match")
+            return
+        self._pending_publishes += 1
+        self._pending_bytes += size
+        if (
+            self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX
+            or self._pending_bytes >= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX
+        ) and not self._reading_paused:
+            self._reading_paused = True
+            assert self._connection is not None
+            self._connection.pause_reading()
+        producer.pending += 1
+        producer.sent_messages += send.num_messages
+        self.broker.messages_in += send.num_messages
+        topic.publish(
+            entry,
+            partial(
+                self._published, topic, producer, send.sequence_id, send.highest_sequence_id, size
+            ),
+        )
+
+    def _published(
+        self,
+        topic: Topic,
+        producer: Producer,
+        sequence_id: int,
+        highest_sequence_id: int | None,
+        size: int,
+        position: Position | None,
+        error: Exception | None,
+    ) -> None:
+        self._pending_publishes -= 1
+        self._pending_bytes -= size
+        if position is None:
+            # No answer: whether the entry is stored is unknown. The client is told that its
+            # producer is closed and sends everything unanswered again, in order.
+            assert error is not None
+            topic.fail(error)
+        elif not self.closed:
+            self._out.append(
+                send_receipt(
+                    producer.producer_id,
+                    sequence_id,
+                    position[0],
+                    position[1],
+                    highest_sequence_id,
+                )
+            )
+            if not self._flush_scheduled:
+                self._flush_scheduled = True
+                self.loop.call_soon(self._flush)
+        producer.settled()
+        if (
+            self._reading_paused
+            and self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
+            and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
+        ):
+            self._reading_paused = False
+            if not self.closed and self._connection is not None:
+                self._connection.resume_reading()
+
+    def _send_error(self, send: Send, code: ServerError, text: str) -> None:
+        sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
+        self.reply(replies.send_error(send.producer_id, sequence_id, code, text))
+
+    def _on_flow(self, flow: Flow) -> None:
+        if flow.permits <= 0:
+            raise ProtocolError(f"FLOW with {flow.permits} permits")
+        opened = self.consumers.get(flow.consumer_id)
+        if opened is not None:
+            consumer, subscription, _ = opened
+            subscription.flow(consumer, flow.permits)
+
+    def _on_ack(self, ack: Ack) -> None:
+        opened = self.consumers.get(ack.consumer_id)
+        if opened is None:
+            return
+        consumer, subscription, topic = opened
+        if ack.txn is not None:
+            if ack.request_id is not None:
+                self.reply(
+                    replies.ack_response(
+                        ack.consumer_id,
+                        ack.request_id,
+                        (ServerError.NotAllowedError, "transactions are not served"),
+                        txn=ack.txn,
+                    )
+                )
+            return
+        subscription.acknowledge(consumer, ack)
+        if ack.request_id is not None:
+            subscription.cursor.flush(
+                partial(self._acknowledged, topic, ack.consumer_id, ack.request_id)
+            )
+
+    def _acknowledged(
+        self, topic: Topic, consumer_id: int, request_id: int, error: Exception | None
+    ) -> None:
+        if error is not None:
+            topic.fail(error)
+        elif not self.closed:
+            self.reply(replies.ack_response(consumer_id, request_id))
+
+    # --- closing single producers and consumers from our side -----------------------------------
+
+    def drop_producer(self, producer_id: int) -> None:
+        """Close a producer and tell its client."""
+        if self.producers.pop(producer_id, None) is not None and not self.closed:
+            self._closed_by_us.add(producer_id)
+            self.reply(replies.close_producer(producer_id))
+
+    def drop_consumer(self, consumer_id: int) -> None:
+        """Close a consumer and tell its client."""
+        if self.consumers.pop(consumer_id, None) is not None and not self.closed:
+            self.reply(replies.close_consumer(consumer_id))
+
+    def producer_opened(self, producer: Producer, topic: Topic) -> None:
+        """From now on its SENDs are served."""
+        self._closed_by_us.discard(producer.producer_id)
+        self.producers[producer.producer_id] = (producer, topic)

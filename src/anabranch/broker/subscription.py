@@ -1,0 +1,235 @@
+"""One subscription: a cursor, its consumers, and the reading that feeds them.
+
+All state changes happen in plain functions on the owner's loop. At most one storage read is in
+flight; the tail of a topic is served from the entry cache without any await.
+"""
+
+from collections.abc import Callable, Sequence
+
+from anabranch import limits
+from anabranch.broker.consumer import Consumer, Delivery
+from anabranch.broker.dispatch import DISPATCHERS, TYPE_NAMES, Dispatcher
+from anabranch.broker.refusals import Refused
+from anabranch.broker.visibility import Visibility
+from anabranch.errors import AnabranchError, ProtocolError
+from anabranch.ids import Position
+from anabranch.ledgers.store import Entry
+from anabranch.managed_ledger import Cursor, ManagedLedger
+from anabranch.runtime.tasks import Tasks
+from anabranch.wire import Ack, ServerError, entry_facts
+
+INDIVIDUAL, CUMULATIVE = 0, 1
+
+
+class Subscription:
+    """What a topic keeps for one named group of consumers."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ledger: ManagedLedger,
+        cursor: Cursor,
+        visibility: Visibility,
+        tasks: Tasks,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.name = name
+        self.cursor = cursor
+        self._ledger = ledger
+        self._visibility = visibility
+        self._tasks = tasks
+        self._on_failure = on_failure
+        self._dispatcher: Dispatcher | None = None
+        self._read_position = ledger.next_position(cursor.mark_delete)
+        self._reading = False
+        self._generation = 0
+        """Raised by every rewind, so that a read begun before it is thrown away."""
+
+    # --- consumers ---------------------------------------------------------------------------
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Who is attached now."""
+        return self._dispatcher.consumers if self._dispatcher is not None else ()
+
+    def add_consumer(self, consumer: Consumer, type_number: int) -> None:
+        """Attach a consumer.
+
+        Raises:
+            Refused: if the type differs from the connected ones', or is taken.
+        """
+        assert type_number in DISPATCHERS, f"subscription type {type_number} is not served"
+        if self.consumers:
+            assert self._dispatcher is not None
+            if self._dispatcher.type_number != type_number:
+                raise Refused(
+                    ServerError.ConsumerBusy,
+                    f"Subscription is of different type: {TYPE_NAMES[self._dispatcher.type_number]}"
+                    f" consumers are connected",
+                )
+            self._dispatcher.add(consumer)
+            return
+        dispatcher = DISPATCHERS[type_number]()
+        dispatcher.add(consumer)
+        self._dispatcher = dispatcher
+        self._rewind()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Detach a consumer; what it held unacknowledged goes to the others."""
+        if self._dispatcher is not None and self._dispatcher.remove(consumer):
+            self._rewind()
+        self.wake()
+
+    def _rewind(self) -> None:
+        self._generation += 1
+        self._read_position = self._ledger.next_position(self.cursor.mark_delete)
+
+    # --- what consumers ask ------------------------------------------------------------------
+
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """Let a consumer be sent more messages."""
+        consumer.permits += permits
+        self.wake()
+
+    def redeliver(
+        self, consumer: Consumer, positions: Sequence[Position] | None, epoch: int | None
+    ) -> None:
+        """Send unacknowledged entries again: those named, or all that the consumer holds."""
+        if self._dispatcher is None:
+            return
+        if epoch is not None:
+            consumer.epoch = epoch
+        if self._dispatcher.redeliver(consumer, positions):
+            self._rewind()
+        self.wake()
+
+    def acknowledge(self, consumer: Consumer, ack: Ack) -> None:
+        """Take acknowledgements over into the cursor; they become durable with its next flush."""
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return
+        if ack.ack_type == CUMULATIVE:
+            if len(ack.message_ids) == 1 and dispatcher.type_number not in (1, 3):
+                acked = ack.message_ids[0]
+                position = Position(acked.ledger_id, acked.entry_id)
+                self.cursor.acknowledge_cumulative(position, acked.ack_set)
+        else:
+            whole = []
+            for acked in ack.message_ids:
+                position = Position(acked.ledger_id, acked.entry_id)
+                if not acked.ack_set or self.cursor.acknowledge_batch(position, acked.ack_set):
+                    whole.append(position)
+            self.cursor.acknowledge(whole)
+            dispatcher.acknowledged(consumer, whole)
+        if consumer.permits > 0:
+            self.wake()
+
+    # --- reading and sending -----------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Send what can be sent now."""
+        dispatcher = self._dispatcher
+        while dispatcher is not None and not self._reading:
+            wanted = dispatcher.entries_wanted()
+            if wanted == 0:
+                return
+            replays = _leading_run(dispatcher.replays(wanted))
+            start = replays[0] if replays else self._read_position
+            if start > self._visibility.last_readable():
+                return
+            count = len(replays) or wanted
+            entries = self._ledger.read_cached(start, count, limits.READ_BATCH_BYTES_MAX)
+            if entries is None:
+                self._reading = True
+                self._tasks.spawn(f"read {self.name}", self._read(start, count, replays))
+                return
+            if not self._deliver(entries, replays):
+                return
+
+    async def _read(self, start: Position, count: int, replays: list[Position]) -> None:
+        generation = self._generation
+        try:
+            entries = await self._ledger.read(start, count, limits.READ_BATCH_BYTES_MAX)
+        except AnabranchError as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._reading = False
+        if generation != self._generation or self._deliver(entries, replays):
+            self.wake()
+
+    def _deliver(self, entries: list[Entry], replays: list[Position]) -> bool:
+        """Send entries that were read; false if there is nothing to go on with."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or not entries:
+            return False
+        if replays:
+            return self._deliver_again(dispatcher, entries, replays)
+        last_readable = self._visibility.last_readable()
+        deliveries: list[Delivery] = []
+        passed = None
+        for entry in entries:
+            position = Position(entry.ledger_id, entry.entry_id)
+            if position > last_readable:
+                break
+            passed = position
+            delivery = self._delivery_of(position, entry)
+            if delivery is not None:
+                deliveries.append(delivery)
+        if passed is None:
+            return False
+        sent = dispatcher.dispatch(deliveries) if deliveries else 0
+        if sent < len(deliveries):
+            self._read_position = deliveries[sent].position
+            return False
+        self._read_position = self._ledger.next_position(passed)
+        return True
+
+    def _deliver_again(
+        self, dispatcher: Dispatcher, entries: list[Entry], replays: list[Position]
+    ) -> bool:
+        found = {Position(entry.ledger_id, entry.entry_id): entry for entry in entries}
+        deliveries: list[Delivery] = []
+        for position in replays:
+            entry = found.get(position)
+            delivery = self._delivery_of(position, entry) if entry is not None else None
+            if delivery is not None:
+                deliveries.append(delivery)
+            elif entry is not None or position < max(found):
+                dispatcher.drop_replay(position)  # acknowledged meanwhile, or trimmed away
+        return not deliveries or dispatcher.dispatch(deliveries) == len(deliveries)
+
+    def _delivery_of(self, position: Position, entry: Entry) -> Delivery | None:
+        """What to send of an entry; None if it is acknowledged or hidden."""
+        cursor = self.cursor
+        if cursor.is_acknowledged(position):
+            return None
+        try:
+            facts = entry_facts(entry.payload)
+        except ProtocolError:
+            # Stored bytes that are no message: clients name them as corrupt and acknowledge.
+            return Delivery(position, entry.payload, 1, 0, None)
+        if self._visibility.hides(position, facts):
+            cursor.acknowledge([position])
+            return None
+        ack_set = cursor.pending_bits(position)
+        messages = facts.message_count
+        if ack_set is not None:
+            messages = sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in ack_set)
+        assert self._dispatcher is not None
+        return Delivery(
+            position, entry.payload, messages, self._dispatcher.redelivery_count(position), ack_set
+        )
+
+    def backlog_entries(self) -> int:
+        """How many visible entries are not acknowledged."""
+        return self.cursor.backlog()
+
+
+def _leading_run(positions: list[Position]) -> list[Position]:
+    """The positions at the front that follow each other without a gap: one read gets them."""
+    for count, position in enumerate(positions):
+        if position != Position(positions[0].ledger_id, positions[0].entry_id + count):
+            return positions[:count]
+    return positions

@@ -1,0 +1,169 @@
+"""One topic: its managed ledger, its producers and its subscriptions.
+
+The topic lives on one event loop and changes only in plain functions there. A failed append ends
+it: the topic closes, its clients are told to come back, and the next one to ask opens it anew.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from anabranch.broker.consumer import Consumer
+from anabranch.broker.producer import Producer
+from anabranch.broker.refusals import Refused
+from anabranch.broker.subscription import Subscription
+from anabranch.broker.visibility import Visibility, WholeLog
+from anabranch.errors import AlreadyClosed
+from anabranch.ids import Position, TopicName
+from anabranch.managed_ledger import Cursor, ManagedLedger
+from anabranch.runtime.network import Buffer
+from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
+from anabranch.wire import ServerError
+
+PublishDone = Callable[[Position | None, Exception | None], None]
+
+
+class Topic:
+    """A topic this broker owns."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        ledger: ManagedLedger,
+        *,
+        tasks: Tasks,
+        on_failed: Callable[["Topic"], None],
+    ) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.visibility: Visibility = WholeLog(ledger)
+        self.producers: dict[str, Producer] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.closed = False
+        self._tasks = tasks
+        self._on_failed = on_failed
+        self._log = get_logger("broker").bind(topic=str(name))
+        ledger.on_durable = self._wake_subscriptions
+        for cursor_name, cursor in ledger.cursors.items():
+            self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def publish(self, entry: Buffer, done: PublishDone) -> None:
+        """Append an entry; `done` follows in order, when it is durable or cannot become so."""
+        if self.closed:
+            done(None, AlreadyClosed(f"{self.name} is closed"))
+            return
+        self.ledger.append(entry, done)
+
+    async def add_producer(self, producer: Producer) -> None:
+        """Admit a producer.
+
+        Raises:
+            Refused: with ProducerBusy if its name is in use by a client that is alive.
+        """
+        while (holder := self.producers.get(producer.name)) is not None:
+            same_client = (
+                holder.connection is producer.connection
+                and holder.producer_id == producer.producer_id
+            )
+            if same_client and producer.epoch > holder.epoch:
+                break
+            if same_client or await holder.connection.is_alive():
+                raise Refused(
+                    ServerError.ProducerBusy,
+                    f"Producer with name '{producer.name}' is already connected to topic",
+                )
+            if self.producers.get(producer.name) is holder:
+                self.remove_producer(holder)
+        if self.closed:
+            raise AlreadyClosed(f"{self.name} is closed")
+        self.producers[producer.name] = producer
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Let a producer go; no error if it went before."""
+        if self.producers.get(producer.name) is producer:
+            del self.producers[producer.name]
+
+    # --- subscriptions -----------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        name: str,
+        *,
+        initial: Literal["latest", "earliest"],
+        properties: dict[str, str],
+    ) -> Subscription:
+        """Return the subscription, creating it durably if there is none."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            cursor = await self.ledger.open_cursor(
+                name, initial=initial, cursor_properties=properties
+            )
+            # Another consumer may have created it while this one waited.
+            subscription = self.subscriptions.get(name)
+            if subscription is None:
+                subscription = self._new_subscription(name, cursor)
+                self.subscriptions[name] = subscription
+        return subscription
+
+    async def unsubscribe(
+        self, subscription: Subscription, consumer: Consumer, force: bool
+    ) -> None:
+        """Delete a subscription durably.
+
+        Raises:
+            Refused: if other consumers are attached and `force` is not set.
+        """
+        others = [other for other in subscription.consumers if other is not consumer]
+        if others and not force:
+            raise Refused(
+                ServerError.MetadataError,
+                f"subscription {subscription.name} has other consumers connected",
+            )
+        self.subscriptions.pop(subscription.name, None)
+        for other in [*others, consumer]:
+            subscription.remove_consumer(other)
+        for other in others:
+            other.disconnect()
+        await self.ledger.delete_cursor(subscription.name)
+
+    def _new_subscription(self, name: str, cursor: Cursor) -> Subscription:
+        return Subscription(
+            name,
+            ledger=self.ledger,
+            cursor=cursor,
+            visibility=self.visibility,
+            tasks=self._tasks,
+            on_failure=self.fail,
+        )
+
+    def _wake_subscriptions(self) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.wake()
+
+    # --- ending ------------------------------------------------------------------------------
+
+    def fail(self, error: Exception) -> None:
+        """Storage or ownership was lost: serve no more, and let clients find the topic anew."""
+        if self.closed:
+            return
+        self._log.error("topic_failed", error=str(error))
+        self.disconnect_clients()
+        self._on_failed(self)
+
+    def disconnect_clients(self) -> None:
+        """Close the topic for its clients; they look it up again."""
+        self.closed = True
+        for producer in list(self.producers.values()):
+            producer.disconnect()
+        self.producers.clear()
+        for subscription in self.subscriptions.values():
+            for consumer in list(subscription.consumers):
+                subscription.remove_consumer(consumer)
+                consumer.disconnect()
+
+    async def close(self) -> None:
+        """Disconnect everybody and store what is not yet durable."""
+        self.disconnect_clients()
+        await self.ledger.close()

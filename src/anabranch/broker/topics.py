@@ -1,0 +1,132 @@
+"""The topics this broker serves: opened on first use, one opening at a time for each."""
+
+import asyncio
+
+from anabranch.broker.extensions import Extensions
+from anabranch.broker.namespaces import Namespaces
+from anabranch.broker.refusals import Refused
+from anabranch.broker.topic import Topic
+from anabranch.errors import AnabranchError, NotFound
+from anabranch.ids import TopicName
+from anabranch.managed_ledger import ManagedLedgers
+from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
+from anabranch.wire import ServerError
+
+_log = get_logger("broker")
+
+
+class Topics:
+    """Opens, keeps and closes topics."""
+
+    def __init__(
+        self,
+        managed_ledgers: ManagedLedgers,
+        namespaces: Namespaces,
+        *,
+        extensions: Extensions,
+        tasks: Tasks,
+        auto_create: bool,
+    ) -> None:
+        self._managed_ledgers = managed_ledgers
+        self._namespaces = namespaces
+        self._extensions = extensions
+        self._tasks = tasks
+        self._auto_create = auto_create
+        self._open: dict[TopicName, Topic] = {}
+        self._opening: dict[TopicName, asyncio.Future[Topic]] = {}
+        self._closing: dict[TopicName, asyncio.Task[None]] = {}
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, name: TopicName) -> Topic | None:
+        """Return a topic that is open already."""
+        return self._open.get(name)
+
+    def all(self) -> list[Topic]:
+        """Every open topic."""
+        return list(self._open.values())
+
+    async def open(self, name: TopicName, *, create: bool) -> Topic:
+        """Return the topic, opening it first if need be; several callers share one opening.
+
+        Raises:
+            Refused: if the topic, its namespace or its kind is not there.
+        """
+        if not name.is_persistent:
+            raise Refused(
+                ServerError.NotAllowedError, f"non-persistent topics are not served: {name}"
+            )
+        if self._stopped:
+            raise Refused(ServerError.ServiceNotReady, "the broker is being stopped")
+        topic = self._open.get(name)
+        if topic is not None:
+            return topic
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_future()
+            # Nobody may be waiting any more when the opening fails; that is no error by itself.
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._opening[name] = opening
+            self._tasks.spawn(
+                f"open {name}", self._load(name, create and self._auto_create, opening)
+            )
+        return await asyncio.shield(opening)
+
+    async def _load(self, name: TopicName, create: bool, opening: asyncio.Future[Topic]) -> None:
+        try:
+            closing = self._closing.get(name)
+            if closing is not None:
+                await asyncio.wait([closing])
+            await self._namespaces.require(name)
+            try:
+                ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
+            except NotFound:
+                raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
+            topic = Topic(name, ledger, tasks=self._tasks, on_failed=self._drop_failed)
+        except AnabranchError as error:
+            _log.warning("topic_not_opened", topic=str(name), error=str(error))
+            opening.set_exception(error)
+        else:
+            self._open[name] = topic
+            for observer in self._extensions.observers:
+                observer.topic_opened(topic)
+            opening.set_result(topic)
+        finally:
+            del self._opening[name]
+            if not opening.done():
+                opening.cancel()
+
+    def _drop_failed(self, topic: Topic) -> None:
+        self._forget(topic)
+        self._closing[topic.name] = self._tasks.spawn(
+            f"close {topic.name}", self._close_failed(topic)
+        )
+
+    async def _close_failed(self, topic: Topic) -> None:
+        try:
+            await topic.ledger.close()
+        except AnabranchError as error:
+            _log.warning("failed_topic_not_closed", topic=str(topic.name), error=str(error))
+        finally:
+            del self._closing[topic.name]
+
+    def _forget(self, topic: Topic) -> None:
+        if self._open.get(topic.name) is topic:
+            del self._open[topic.name]
+            for observer in self._extensions.observers:
+                observer.topic_closed(topic)
+
+    async def close(self) -> None:
+        """Close every topic; what was acknowledged to clients is durable afterwards."""
+        self._stopped = True
+        for closing in list(self._closing.values()):
+            await asyncio.wait([closing])
+        for topic in self.all():
+            self._forget(topic)
+            try:
+                await topic.close()
+            except AnabranchError as error:
+                _log.warning("topic_not_closed", topic=str(topic.name), error=str(error))

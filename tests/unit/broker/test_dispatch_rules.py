@@ -1,0 +1,152 @@
+"""Who gets which entry, without any broker around it."""
+
+import pytest
+
+from anabranch import limits
+from anabranch.broker.consumer import Consumer, Delivery
+from anabranch.broker.dispatch import ExclusiveDispatcher, SharedDispatcher
+from anabranch.broker.refusals import Refused
+from anabranch.ids import Position
+from anabranch.runtime.network import Buffer
+
+
+class Outlet:
+    def __init__(self) -> None:
+        self.writable = True
+        self.parts: list[Buffer] = []
+
+    def write_out(self, parts: list[Buffer]) -> None:
+        self.parts += parts
+
+    async def is_alive(self) -> bool:
+        return True
+
+    def payloads(self) -> list[bytes]:
+        return [bytes(part) for part in self.parts[1::2]]
+
+
+def consumer(number: int, *, permits: int = 0, priority: int = 0) -> tuple[Consumer, Outlet]:
+    outlet = Outlet()
+    made = Consumer(
+        outlet,
+        consumer_id=number,
+        name=f"c{number}",
+        priority=priority,
+        partition=-1,
+        epoch=None,
+        disconnect=lambda: None,
+    )
+    made.permits = permits
+    return made, outlet
+
+
+def entries(*numbers: int, messages: int = 1) -> list[Delivery]:
+    return [Delivery(Position(1, n), b"e%d" % n, messages, 0, None) for n in numbers]
+
+
+def test_exclusive_admits_one() -> None:
+    dispatcher = ExclusiveDispatcher()
+    dispatcher.add(consumer(1)[0])
+    with pytest.raises(Refused, match="already connected"):
+        dispatcher.add(consumer(2)[0])
+
+
+def test_exclusive_sends_in_order_while_permits_last() -> None:
+    dispatcher = ExclusiveDispatcher()
+    first, outlet = consumer(1, permits=5)
+    dispatcher.add(first)
+    assert dispatcher.dispatch(entries(0, 1, 2, 3, messages=2)) == 3
+    assert outlet.payloads() == [b"e0", b"e1", b"e2"]
+    assert first.permits == -1
+    assert dispatcher.entries_wanted() == 0
+
+
+def test_a_consumer_that_does_not_read_gets_nothing() -> None:
+    dispatcher = ExclusiveDispatcher()
+    first, outlet = consumer(1, permits=5)
+    dispatcher.add(first)
+    outlet.writable = False
+    assert dispatcher.entries_wanted() == 0
+    assert dispatcher.dispatch(entries(0)) == 0
+
+
+def test_shared_goes_round() -> None:
+    dispatcher = SharedDispatcher()
+    made = [consumer(n, permits=1000) for n in (1, 2)]
+    for each, _ in made:
+        dispatcher.add(each)
+    count = 2 * limits.ROUND_ROBIN_ENTRIES_MAX
+    assert dispatcher.dispatch(entries(*range(count))) == count
+    assert [len(outlet.payloads()) for _, outlet in made] == [limits.ROUND_ROBIN_ENTRIES_MAX] * 2
+
+
+def test_shared_prefers_lower_priority_numbers() -> None:
+    dispatcher = SharedDispatcher()
+    later, later_outlet = consumer(1, permits=10, priority=1)
+    first, first_outlet = consumer(2, permits=2, priority=0)
+    dispatcher.add(later)
+    dispatcher.add(first)
+    assert dispatcher.dispatch(entries(0, 1, 2, 3)) == 4
+    assert first_outlet.payloads() == [b"e0", b"e1"]
+    assert later_outlet.payloads() == [b"e2", b"e3"]
+
+
+def test_what_a_leaving_consumer_held_is_replayed_without_a_count() -> None:
+    dispatcher = SharedDispatcher()
+    leaver, _ = consumer(1, permits=3)
+    stayer, _ = consumer(2, permits=0)
+    dispatcher.add(leaver)
+    dispatcher.add(stayer)
+    dispatcher.dispatch(entries(0, 1, 2))
+    dispatcher.acknowledged(leaver, [Position(1, 1)])
+    assert dispatcher.remove(leaver) is False
+    assert dispatcher.replays(10) == [Position(1, 0), Position(1, 2)]
+    assert dispatcher.redelivery_count(Position(1, 0)) == 0
+
+
+def test_the_last_consumer_leaving_rewinds() -> None:
+    dispatcher = SharedDispatcher()
+    leaver, _ = consumer(1, permits=3)
+    dispatcher.add(leaver)
+    dispatcher.dispatch(entries(0))
+    assert dispatcher.remove(leaver) is True
+    assert dispatcher.replays(10) == []
+
+
+def test_redelivery_counts_and_only_for_what_is_held() -> None:
+    dispatcher = SharedDispatcher()
+    first, outlet = consumer(1, permits=10)
+    dispatcher.add(first)
+    dispatcher.dispatch(entries(0, 1))
+    assert first.unacked_messages == 2
+    dispatcher.redeliver(first, [Position(1, 1), Position(9, 9)])
+    assert dispatcher.replays(10) == [Position(1, 1)]
+    assert dispatcher.redelivery_count(Position(1, 1)) == 1
+    assert first.unacked_messages == 1
+    dispatcher.dispatch(entries(1))
+    assert dispatcher.replays(10) == []
+    dispatcher.redeliver(first, None)
+    assert dispatcher.replays(10) == [Position(1, 0), Position(1, 1)]
+    assert dispatcher.redelivery_count(Position(1, 1)) == 2
+    assert outlet.payloads() == [b"e0", b"e1", b"e1"]
+
+
+def test_an_acknowledged_replay_is_dropped() -> None:
+    dispatcher = SharedDispatcher()
+    first, _ = consumer(1, permits=10)
+    dispatcher.add(first)
+    dispatcher.dispatch(entries(0))
+    dispatcher.redeliver(first, None)
+    dispatcher.acknowledged(first, [Position(1, 0)])
+    assert dispatcher.replays(10) == []
+    assert dispatcher.redelivery_count(Position(1, 0)) == 0
+
+
+def test_too_many_unacknowledged_messages_stop_a_consumer() -> None:
+    dispatcher = SharedDispatcher()
+    first, _ = consumer(1, permits=10 * limits.UNACKED_MESSAGES_PER_CONSUMER_MAX)
+    dispatcher.add(first)
+    dispatcher.dispatch(entries(0, messages=limits.UNACKED_MESSAGES_PER_CONSUMER_MAX))
+    assert dispatcher.entries_wanted() == 0
+    dispatcher.acknowledged(first, [Position(1, 0)])
+    assert dispatcher.entries_wanted() > 0
