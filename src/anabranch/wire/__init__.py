@@ -31,7 +31,6 @@ from anabranch.wire.encoder import ack, encode, flow, message_header, send_frame
 from anabranch.wire.entries import (
     MAGIC_BROKER_METADATA,
     MAGIC_CRC32C,
-    EntryMetadata,
     broker_metadata,
     build_entry,
     message_count,
@@ -41,6 +40,7 @@ from anabranch.wire.entries import (
     verify_checksum,
     without_broker_metadata,
 )
+from anabranch.wire.entry_metadata import EntryMetadata
 from anabranch.wire.refusal import refuse
 
 __all__ = [
