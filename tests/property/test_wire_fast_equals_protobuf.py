@@ -53,7 +53,9 @@ def message_id(rng: random.Random) -> bytes:
 
 def any_number(rng: random.Random) -> int:
     small = rng.randrange(6)
-    return rng.choice((small, small, rng.getrandbits(rng.choice((14, 31, 32, 63, 64))), 2**64 - 1))
+    return rng.choice(
+        (small, small, rng.getrandbits(rng.choice((14, 31, 32, 63, 64, 70))), 2**64 - 1)
+    )
 
 
 def raw_message(rng: random.Random, depth: int = 2) -> bytes:
@@ -91,13 +93,11 @@ def fitting_message(rng: random.Random, kind: int) -> bytes:
     return b"".join(parts)
 
 
-REQUIRED = {
-    6: b"\x08\x01\x10\x02",
-    7: b"\x08\x01\x10\x02",
-    9: b"\x08\x01\x12\x04\x08\x05\x10\x09",
-    10: b"\x08\x01\x10\x00",
-    11: b"\x08\x01\x10\x02",
-}
+def required_fields(rng: random.Random, kind: int) -> bytes:
+    if kind != 9:
+        return b"\x08\x01\x10\x00"
+    body = message_id(rng)
+    return b"\x08\x01\x12" + varint(len(body)) + body
 
 
 def raw_command(rng: random.Random) -> tuple[bytes, bytes]:
@@ -105,7 +105,10 @@ def raw_command(rng: random.Random) -> tuple[bytes, bytes]:
     kind = rng.choice(HOT_TYPES)
     body = fitting_message(rng, kind) if rng.random() < 0.7 else raw_message(rng)
     if rng.random() < 0.8:
-        body = rng.choice((REQUIRED[kind] + body, body + REQUIRED[kind]))
+        required = required_fields(rng, kind)
+        body = rng.choice((required + body, body + required))
+    if rng.random() < 0.1:
+        body = body[:-1]
     command = b"\x08" + bytes((kind, kind << 3 | 2)) + varint(len(body)) + body
     if rng.random() < 0.1:
         command += raw_message(rng, 0)
@@ -119,7 +122,8 @@ def frame(command: bytes, entry: bytes) -> bytes:
 
 def decode(command: bytes, entry: bytes) -> Command | str:
     try:
-        (decoded,) = Decoder().feed(frame(command, entry))
+        # What follows must not be read as a part of it.
+        decoded, _ = Decoder().feed(frame(command, entry) + wire.flow(1, 1))
     except ProtocolError as error:
         return str(error)
     return decoded

@@ -119,7 +119,6 @@ def parse_send_receipt(data: Bytes, at: int, end: int, entry: memoryview | None)
     producer_id = sequence_id = -1
     ledger_id = entry_id = -1
     highest = None
-    seen_id = False
     while at < end:
         tag = data[at]
         value = data[at + 1]
@@ -130,8 +129,7 @@ def parse_send_receipt(data: Bytes, at: int, end: int, entry: memoryview | None)
             producer_id = value
         elif tag == 0x10:
             sequence_id = value
-        elif tag == 0x1A and not seen_id:
-            seen_id = True
+        elif tag == 0x1A:
             ledger_id, entry_id, _, _, _ = _message_id(data, at, at + value)
             at += value
         elif tag == 0x20:

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch import limits, wire
 from anabranch.errors import FrameTooLarge, ProtocolError
-from anabranch.wire import BaseCommand, Command, Decoder, ServerError
+from anabranch.wire import BaseCommand, Command, Decoder
 
 ENTRY = wire.build_entry(
     wire.MessageMetadata(producer_name="p", sequence_id=7, publish_time=1), b"payload"
@@ -136,7 +136,3 @@ def test_unknown_fields_are_ignored() -> None:
     command.flow.messagePermits = 2
     (flow,) = Decoder().feed(frame(command.SerializeToString() + b"\xf8\x7f\x01"))
     assert flow == wire.Flow(1, 2)
-
-
-def test_a_refusal_names_what_to_close() -> None:
-    assert wire.refuse(wire.replies.ping(), ServerError.UnknownError, "no") is None
