@@ -16,7 +16,7 @@ from anabranch.ids import Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.tasks import Tasks
-from anabranch.wire import Ack, ServerError, entry_facts
+from anabranch.wire import Ack, ServerError, read_metadata
 
 INDIVIDUAL, CUMULATIVE = 0, 1
 
@@ -206,15 +206,15 @@ class Subscription:
         if cursor.is_acknowledged(position):
             return None
         try:
-            facts = entry_facts(entry.payload)
+            metadata = read_metadata(entry.payload)
         except ProtocolError:
             # Stored bytes that are no message: clients name them as corrupt and acknowledge.
             return Delivery(position, entry.payload, 1, 0, None)
-        if self._visibility.hides(position, facts):
+        if self._visibility.hides(position, metadata):
             cursor.acknowledge([position])
             return None
         ack_set = cursor.pending_bits(position)
-        messages = facts.message_count
+        messages = max(1, metadata.message_count)
         if ack_set is not None:
             messages = sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in ack_set)
         assert self._dispatcher is not None

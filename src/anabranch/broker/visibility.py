@@ -9,7 +9,7 @@ from typing import Protocol
 
 from anabranch.ids import EARLIEST, Position
 from anabranch.managed_ledger import ManagedLedger
-from anabranch.wire import EntryFacts
+from anabranch.wire import EntryMetadata
 
 
 class Visibility(Protocol):
@@ -19,7 +19,7 @@ class Visibility(Protocol):
         """No entry above this position may be delivered yet."""
         ...
 
-    def hides(self, position: Position, facts: EntryFacts) -> bool:
+    def hides(self, position: Position, metadata: EntryMetadata) -> bool:
         """Whether an entry is acknowledged by the broker itself and never delivered."""
         ...
 
@@ -40,9 +40,9 @@ class WholeLog:
         """See `Visibility.last_readable`."""
         return self._ledger.last_confirmed
 
-    def hides(self, position: Position, facts: EntryFacts) -> bool:
+    def hides(self, position: Position, metadata: EntryMetadata) -> bool:
         """See `Visibility.hides`."""
-        return facts.marker_type >= 0
+        return metadata.marker_type is not None
 
     def compaction_horizon(self) -> Position:
         """See `Visibility.compaction_horizon`."""

@@ -31,11 +31,8 @@ from anabranch.wire.encoder import ack, encode, flow, message_header, send_frame
 from anabranch.wire.entries import (
     MAGIC_BROKER_METADATA,
     MAGIC_CRC32C,
-    EntryFacts,
-    EntryMetadata,
     broker_metadata,
     build_entry,
-    entry_facts,
     message_count,
     payload_of,
     read_metadata,
@@ -43,6 +40,7 @@ from anabranch.wire.entries import (
     verify_checksum,
     without_broker_metadata,
 )
+from anabranch.wire.entry_metadata import EntryMetadata
 from anabranch.wire.refusal import refuse
 
 __all__ = [
@@ -58,7 +56,6 @@ __all__ = [
     "Buffer",
     "Command",
     "Decoder",
-    "EntryFacts",
     "EntryMetadata",
     "FeatureFlags",
     "Flow",
@@ -73,7 +70,6 @@ __all__ = [
     "broker_metadata",
     "build_entry",
     "encode",
-    "entry_facts",
     "flow",
     "message_count",
     "message_header",

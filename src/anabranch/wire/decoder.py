@@ -5,6 +5,7 @@ did not. What a peer declares is checked before anything is kept for it.
 """
 
 from struct import Struct
+from typing import Final
 
 from anabranch import limits
 from anabranch.errors import FrameTooLarge, ProtocolError
@@ -18,28 +19,28 @@ from anabranch.wire.fast_parse import (
     parse_message,
     parse_send,
     parse_send_receipt,
+    read_long,
 )
 from anabranch.wire.slow_parse import parse_command
 
 _SIZE_BYTES = 4
 _SIZES_BYTES = 8
-_COMMAND_BYTES_MIN = 2
-"""A type is required, and takes a tag and a number."""
+_COMMAND_BYTES_MIN = 4
+"""The type and its sub-message take a tag and a number each, even if that is empty."""
 _sizes = Struct(">II").unpack_from
 
-_SHORT_BYTES_MAX = 127
-"""The longest sub-message whose length is one byte."""
-# Plain numbers: an attribute of a protobuf class costs more to look up than a field to read.
-_SEND, _SEND_RECEIPT, _MESSAGE, _ACK, _FLOW = map(
-    int,
-    (
-        BaseCommand.SEND,
-        BaseCommand.SEND_RECEIPT,
-        BaseCommand.MESSAGE,
-        BaseCommand.ACK,
-        BaseCommand.FLOW,
-    ),
-)
+_TYPE_TAG = 0x08
+_FAST_PARSERS: Final = {
+    kind << 8 | kind << 3 | 2: parse
+    for kind, parse in (
+        (BaseCommand.SEND, parse_send),
+        (BaseCommand.SEND_RECEIPT, parse_send_receipt),
+        (BaseCommand.MESSAGE, parse_message),
+        (BaseCommand.ACK, parse_ack),
+        (BaseCommand.FLOW, parse_flow),
+    )
+}
+"""By the two bytes after the type's tag: the type, and the tag of the sub-message."""
 
 
 class Decoder:
@@ -141,31 +142,15 @@ def _decode_frame(
     if command_size < _COMMAND_BYTES_MIN or command_end > end:
         raise ProtocolError(f"a command of {command_size} bytes in a frame of {end - start} bytes")
     entry = view[command_end:end] if command_end < end else None
-    try:
-        # What the fast parsers read starts with the type and then has one short sub-message alone.
-        body = at + 4
-        if data[at] == 0x08 and data[at + 3] == command_end - body <= _SHORT_BYTES_MAX:
-            fast = _parse_fast(data, body, command_end, entry)
-            if fast is not None:
-                return fast
-    except (Unusual, IndexError):
-        pass
+    parse = _FAST_PARSERS.get(data[at + 1] << 8 | data[at + 2])
+    if parse is not None and data[at] == _TYPE_TAG:
+        try:
+            length = data[at + 3]
+            body = at + 4
+            if length > 0x7F:
+                length, body = read_long(data, body, length)
+            if length == command_end - body:
+                return parse(data, body, command_end, entry)
+        except (Unusual, IndexError):
+            pass
     return parse_command(view[at:command_end], entry)
-
-
-def _parse_fast(data: Bytes, at: int, end: int, entry: memoryview | None) -> Command | None:
-    kind = data[at - 3]
-    if data[at - 2] != kind << 3 | 2:
-        return None
-    if entry is not None:
-        if kind == _SEND:
-            return parse_send(data, at, end, entry)
-        if kind == _MESSAGE:
-            return parse_message(data, at, end, entry)
-    elif kind == _SEND_RECEIPT:
-        return parse_send_receipt(data, at, end)
-    elif kind == _ACK:
-        return parse_ack(data, at, end)
-    elif kind == _FLOW:
-        return parse_flow(data, at, end)
-    return None

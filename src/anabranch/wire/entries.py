@@ -8,8 +8,7 @@ Nothing here changes, decompresses or decrypts a payload.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from struct import Struct
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
@@ -21,128 +20,66 @@ from anabranch.generated.pulsar_api_pb2 import (
     SingleMessageMetadata,
 )
 from anabranch.wire.commands import Buffer
-from anabranch.wire.slow_parse import missing_fields
+from anabranch.wire.entry_metadata import EntryMetadata, parse_message_metadata
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_METADATA = 0x0E02
 
-_MAGIC_FIRST_BYTE = 0x0E
-_CRC32C_SECOND_BYTE = MAGIC_CRC32C & 0xFF
-_BROKER_METADATA_SECOND_BYTE = MAGIC_BROKER_METADATA & 0xFF
-_MAGIC_BYTES = 2
-_U32_BYTES = 4
-_HEAD_BYTES = _MAGIC_BYTES + _U32_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class EntryMetadata:
-    """What the producer said about an entry. None means: not said."""
-
-    producer_name: str
-    sequence_id: int
-    publish_time: int
-    event_time: int | None
-    num_messages_in_batch: int | None
-    """None for a single message; a batch may well hold one."""
-    highest_sequence_id: int | None
-    partition_key: str | None
-    partition_key_b64_encoded: bool
-    ordering_key: bytes | None
-    properties: tuple[tuple[str, str], ...]
-    compression: int
-    uncompressed_size: int
-    schema_version: bytes | None
-    deliver_at_time: int | None
-    marker_type: int | None
-    txn: tuple[int, int] | None
-    """(most, least) bits."""
-    replicated_from: str | None
-    null_value: bool
-    encrypted: bool
-    uuid: str | None
-    chunk_id: int | None
-    num_chunks_from_msg: int | None
-    total_chunk_msg_size: int | None
-
-    @property
-    def message_count(self) -> int:
-        """How many messages the entry holds."""
-        return 1 if self.num_messages_in_batch is None else self.num_messages_in_batch
-
-
-class EntryFacts(NamedTuple):
-    """What a broker must know of an entry to deliver it; read for every delivery."""
-
-    message_count: int
-    marker_type: int
-    """-1 for what clients published."""
-    txn: tuple[int, int] | None
-    """(most, least) bits."""
-    replicated_from: str
-
-
-def _u32(entry: Buffer, at: int) -> int:
-    return int.from_bytes(entry[at : at + _U32_BYTES], "big")
+_head = Struct(">HI")
+"""A magic and the number after it."""
+_u32 = Struct(">I")
+_common_head = Struct(">HII")
+"""A checksum and the size of the metadata: how nearly every entry begins."""
 
 
 def _producer_part(entry: Buffer) -> int:
     """Where the producer's own bytes begin, behind what a broker put in front."""
-    if (
-        len(entry) < _HEAD_BYTES
-        or entry[1] != _BROKER_METADATA_SECOND_BYTE
-        or entry[0] != _MAGIC_FIRST_BYTE
-    ):
+    if len(entry) < _head.size:
         return 0
-    start = _HEAD_BYTES + _u32(entry, _MAGIC_BYTES)
+    magic, size = _head.unpack_from(entry)
+    if magic != MAGIC_BROKER_METADATA:
+        return 0
+    start: int = _head.size + size
     if start > len(entry):
-        raise ProtocolError(
-            f"broker metadata of {start - _HEAD_BYTES} bytes in an entry of {len(entry)}"
-        )
+        raise ProtocolError(f"broker metadata of {size} bytes in an entry of {len(entry)}")
     return start
 
 
-def _has_checksum(entry: Buffer, at: int) -> bool:
-    return (
-        len(entry) - at >= _HEAD_BYTES
-        and entry[at] == _MAGIC_FIRST_BYTE
-        and entry[at + 1] == _CRC32C_SECOND_BYTE
-    )
+def _checksum(entry: Buffer) -> tuple[int | None, int]:
+    """The checksum that the entry carries, and where the bytes that it covers begin."""
+    at = _producer_part(entry)
+    if len(entry) - at >= _head.size:
+        magic, checksum = _head.unpack_from(entry, at)
+        if magic == MAGIC_CRC32C:
+            return checksum, at + _head.size
+    return None, at
 
 
 def _metadata_range(entry: Buffer) -> tuple[int, int]:
     """Where the MessageMetadata begins and ends."""
-    at = _producer_part(entry)
-    if _has_checksum(entry, at):
-        at += _HEAD_BYTES
-    start = at + _U32_BYTES
-    end = start + _u32(entry, at)
-    if start > len(entry) or end > len(entry):
-        raise ProtocolError(f"an entry of {len(entry)} bytes ends within its metadata")
-    return start, end
-
-
-def _parse_metadata(entry: Buffer) -> MessageMetadata:
-    start, end = _metadata_range(entry)
-    try:
-        metadata = MessageMetadata.FromString(bytes(entry[start:end]))
-    except DecodeError as error:
-        raise ProtocolError(f"message metadata of {end - start} bytes is malformed") from error
-    if not metadata.IsInitialized():
-        raise ProtocolError(f"message metadata lacks {missing_fields(metadata)}")
-    return metadata
+    length = len(entry)
+    if length >= _common_head.size:
+        magic, _, size = _common_head.unpack_from(entry)
+        end = _common_head.size + size
+        if magic == MAGIC_CRC32C and end <= length:
+            return _common_head.size, end
+    _, at = _checksum(entry)
+    start = at + _u32.size
+    if start <= length:
+        end = start + _u32.unpack_from(entry, at)[0]
+        if end <= length:
+            return start, end
+    raise ProtocolError(f"an entry of {length} bytes ends within its metadata")
 
 
 def verify_checksum(entry: Buffer) -> bool:
     """Whether the entry is as its producer sent it; an entry without a checksum passes.
 
     Raises:
-        ProtocolError: if the entry ends too early to tell.
+        ProtocolError: if what a broker put in front does not fit the entry.
     """
-    at = _producer_part(entry)
-    if not _has_checksum(entry, at):
-        return True
-    view = memoryview(entry)
-    return crc32c(view[at + _HEAD_BYTES :]) == _u32(entry, at + _MAGIC_BYTES)
+    checksum, start = _checksum(entry)
+    return checksum is None or crc32c(memoryview(entry)[start:]) == checksum
 
 
 def message_count(entry: Buffer) -> int:
@@ -151,33 +88,11 @@ def message_count(entry: Buffer) -> int:
     Raises:
         ProtocolError: if the entry or its metadata is malformed, or the batch is empty.
     """
-    metadata = _parse_metadata(entry)
-    count = metadata.num_messages_in_batch
+    start, end = _metadata_range(entry)
+    count = parse_message_metadata(bytes(entry[start:end])).num_messages_in_batch
     if count < 1:
         raise ProtocolError(f"a batch of {count} messages")
     return count
-
-
-def entry_facts(entry: Buffer) -> EntryFacts:
-    """What a broker must know of an entry to deliver it.
-
-    Raises:
-        ProtocolError: if the entry or its metadata is malformed, or the batch is empty.
-    """
-    metadata = _parse_metadata(entry)
-    count = metadata.num_messages_in_batch
-    if count < 1:
-        raise ProtocolError(f"a batch of {count} messages")
-    txn = None
-    if metadata.HasField("txnid_most_bits"):
-        txn = (metadata.txnid_most_bits, metadata.txnid_least_bits)
-    marker_type = metadata.marker_type if metadata.HasField("marker_type") else -1
-    return EntryFacts(count, marker_type, txn, _text(metadata.replicated_from))
-
-
-def _text(value: str | bytes) -> str:
-    """Protobuf hands out a string that is not UTF-8 as bytes; a stored entry must stay readable."""
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 def read_metadata(entry: Buffer) -> EntryMetadata:
@@ -186,38 +101,8 @@ def read_metadata(entry: Buffer) -> EntryMetadata:
     Raises:
         ProtocolError: if the entry or its metadata is malformed.
     """
-    metadata = _parse_metadata(entry)
-    has = metadata.HasField
-    txn = None
-    if has("txnid_most_bits") and has("txnid_least_bits"):
-        txn = (metadata.txnid_most_bits, metadata.txnid_least_bits)
-    return EntryMetadata(
-        producer_name=_text(metadata.producer_name),
-        sequence_id=metadata.sequence_id,
-        publish_time=metadata.publish_time,
-        event_time=metadata.event_time if has("event_time") else None,
-        num_messages_in_batch=(
-            metadata.num_messages_in_batch if has("num_messages_in_batch") else None
-        ),
-        highest_sequence_id=metadata.highest_sequence_id if has("highest_sequence_id") else None,
-        partition_key=_text(metadata.partition_key) if has("partition_key") else None,
-        partition_key_b64_encoded=metadata.partition_key_b64_encoded,
-        ordering_key=metadata.ordering_key if has("ordering_key") else None,
-        properties=tuple((_text(pair.key), _text(pair.value)) for pair in metadata.properties),
-        compression=metadata.compression,
-        uncompressed_size=metadata.uncompressed_size,
-        schema_version=metadata.schema_version if has("schema_version") else None,
-        deliver_at_time=metadata.deliver_at_time if has("deliver_at_time") else None,
-        marker_type=metadata.marker_type if has("marker_type") else None,
-        txn=txn,
-        replicated_from=_text(metadata.replicated_from) if has("replicated_from") else None,
-        null_value=metadata.null_value,
-        encrypted=len(metadata.encryption_keys) > 0,
-        uuid=_text(metadata.uuid) if has("uuid") else None,
-        chunk_id=metadata.chunk_id if has("chunk_id") else None,
-        num_chunks_from_msg=metadata.num_chunks_from_msg if has("num_chunks_from_msg") else None,
-        total_chunk_msg_size=metadata.total_chunk_msg_size if has("total_chunk_msg_size") else None,
-    )
+    start, end = _metadata_range(entry)
+    return EntryMetadata(parse_message_metadata(bytes(entry[start:end])))
 
 
 def payload_of(entry: Buffer) -> memoryview:
@@ -240,7 +125,7 @@ def broker_metadata(entry: Buffer) -> BrokerEntryMetadata | None:
     if start == 0:
         return None
     try:
-        return BrokerEntryMetadata.FromString(bytes(entry[_HEAD_BYTES:start]))
+        return BrokerEntryMetadata.FromString(bytes(entry[_head.size : start]))
     except DecodeError as error:
         raise ProtocolError("broker entry metadata is malformed") from error
 
@@ -258,17 +143,9 @@ def without_broker_metadata(entry: Buffer) -> Buffer:
 def build_entry(metadata: MessageMetadata, payload: Buffer) -> bytes:
     """Make an entry as producers do, with a checksum."""
     head = metadata.SerializeToString()
-    size = len(head).to_bytes(_U32_BYTES, "big")
+    size = _u32.pack(len(head))
     checksum = crc32c(payload, crc32c(head, crc32c(size)))
-    return b"".join(
-        (
-            MAGIC_CRC32C.to_bytes(_MAGIC_BYTES, "big"),
-            checksum.to_bytes(_U32_BYTES, "big"),
-            size,
-            head,
-            payload,
-        )
-    )
+    return b"".join((_head.pack(MAGIC_CRC32C, checksum), size, head, payload))
 
 
 def split_batch(payload: Buffer, count: int) -> Iterator[tuple[SingleMessageMetadata, memoryview]]:
@@ -280,9 +157,9 @@ def split_batch(payload: Buffer, count: int) -> Iterator[tuple[SingleMessageMeta
     view = memoryview(payload)
     at = 0
     for index in range(count):
-        start = at + _U32_BYTES
-        body = start + _u32(view, at)
-        if start > len(view) or body > len(view):
+        start = at + _u32.size
+        body = start + _u32.unpack_from(view, at)[0] if start <= len(view) else start
+        if body > len(view):
             raise ProtocolError(f"a batch of {count} ends within the metadata of message {index}")
         try:
             single = SingleMessageMetadata.FromString(bytes(view[start:body]))

@@ -3,7 +3,7 @@
 Each function reads the bytes of one sub-message and either returns exactly what protobuf would
 have read or raises `Unusual`; the decoder then asks protobuf, which knows every legal form and is
 the only one to say what is wrong. An IndexError means the same as `Unusual`: numbers are read
-without looking whether the buffer ends first.
+without looking whether the buffer ends first. `entry` is what follows the command in its frame.
 """
 
 from anabranch.wire.commands import Ack, AckedId, Flow, Message, Send, SendReceipt
@@ -22,7 +22,7 @@ class Unusual(Exception):
     """Not the common form of this command: protobuf has to read it."""
 
 
-def _long(data: Bytes, at: int, first: int) -> tuple[int, int]:
+def read_long(data: Bytes, at: int, first: int) -> tuple[int, int]:
     """Finish a varint whose first byte has the continuation bit."""
     second = data[at]
     if second < 0x80:
@@ -43,7 +43,7 @@ def _long(data: Bytes, at: int, first: int) -> tuple[int, int]:
         shift += 7
 
 
-def parse_send(data: Bytes, at: int, end: int, entry: memoryview) -> Send:
+def parse_send(data: Bytes, at: int, end: int, entry: memoryview | None) -> Send:
     """Read a CommandSend."""
     producer_id = sequence_id = most = least = -1
     count = 1
@@ -54,7 +54,7 @@ def parse_send(data: Bytes, at: int, end: int, entry: memoryview) -> Send:
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
         if tag == 0x08:
             producer_id = value
         elif tag == 0x10:
@@ -73,7 +73,7 @@ def parse_send(data: Bytes, at: int, end: int, entry: memoryview) -> Send:
             marker = value != 0
         else:
             raise Unusual
-    if at != end or producer_id < 0 or sequence_id < 0:
+    if at != end or producer_id < 0 or sequence_id < 0 or entry is None:
         raise Unusual
     txn = (most, least) if most >= 0 and least >= 0 else None
     return _tuple(Send, (producer_id, sequence_id, count, highest, is_chunk, marker, txn, entry))
@@ -92,7 +92,7 @@ def _message_id(
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
             if value > _I63_MAX:
                 value -= 2**64
         if tag == 0x08:
@@ -114,36 +114,34 @@ def _message_id(
     return ledger_id, entry_id, partition, tuple(words) if words else None, batch_size
 
 
-def parse_send_receipt(data: Bytes, at: int, end: int) -> SendReceipt:
+def parse_send_receipt(data: Bytes, at: int, end: int, entry: memoryview | None) -> SendReceipt:
     """Read a CommandSendReceipt."""
     producer_id = sequence_id = -1
     ledger_id = entry_id = -1
     highest = None
-    seen_id = False
     while at < end:
         tag = data[at]
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
         if tag == 0x08:
             producer_id = value
         elif tag == 0x10:
             sequence_id = value
-        elif tag == 0x1A and not seen_id:
-            seen_id = True
+        elif tag == 0x1A:
             ledger_id, entry_id, _, _, _ = _message_id(data, at, at + value)
             at += value
         elif tag == 0x20:
             highest = value
         else:
             raise Unusual
-    if at != end or producer_id < 0 or sequence_id < 0:
+    if at != end or producer_id < 0 or sequence_id < 0 or entry is not None:
         raise Unusual
     return _tuple(SendReceipt, (producer_id, sequence_id, ledger_id, entry_id, highest))
 
 
-def parse_message(data: Bytes, at: int, end: int, entry: memoryview) -> Message:
+def parse_message(data: Bytes, at: int, end: int, entry: memoryview | None) -> Message:
     """Read a CommandMessage."""
     consumer_id = ledger_id = entry_id = partition = -1
     redelivery_count = 0
@@ -155,7 +153,7 @@ def parse_message(data: Bytes, at: int, end: int, entry: memoryview) -> Message:
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
         if tag == 0x08:
             consumer_id = value
         elif tag == 0x12 and not seen_id:
@@ -170,7 +168,7 @@ def parse_message(data: Bytes, at: int, end: int, entry: memoryview) -> Message:
             epoch = value
         else:
             raise Unusual
-    if at != end or consumer_id < 0 or not seen_id:
+    if at != end or consumer_id < 0 or not seen_id or entry is None:
         raise Unusual
     ack_set = tuple(words) if words else None
     return _tuple(
@@ -179,7 +177,7 @@ def parse_message(data: Bytes, at: int, end: int, entry: memoryview) -> Message:
     )
 
 
-def parse_ack(data: Bytes, at: int, end: int) -> Ack:
+def parse_ack(data: Bytes, at: int, end: int, entry: memoryview | None) -> Ack:
     """Read a CommandAck."""
     consumer_id = ack_type = most = least = -1
     ids: list[AckedId] = []
@@ -189,7 +187,7 @@ def parse_ack(data: Bytes, at: int, end: int) -> Ack:
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
         if tag == 0x1A:
             ledger_id, entry_id, _, ack_set, batch_size = _message_id(data, at, at + value)
             ids.append(_tuple(AckedId, (ledger_id, entry_id, ack_set, batch_size)))
@@ -208,13 +206,13 @@ def parse_ack(data: Bytes, at: int, end: int) -> Ack:
             most = value
         else:
             raise Unusual
-    if at != end or consumer_id < 0 or ack_type < 0:
+    if at != end or consumer_id < 0 or ack_type < 0 or entry is not None:
         raise Unusual
     txn = (most, least) if most >= 0 and least >= 0 else None
     return _tuple(Ack, (consumer_id, ack_type, ids, request_id, validation_error, txn))
 
 
-def parse_flow(data: Bytes, at: int, end: int) -> Flow:
+def parse_flow(data: Bytes, at: int, end: int, entry: memoryview | None) -> Flow:
     """Read a CommandFlow."""
     consumer_id = permits = -1
     while at < end:
@@ -222,13 +220,13 @@ def parse_flow(data: Bytes, at: int, end: int) -> Flow:
         value = data[at + 1]
         at += 2
         if value > 0x7F:
-            value, at = _long(data, at, value)
+            value, at = read_long(data, at, value)
         if tag == 0x08:
             consumer_id = value
         elif tag == 0x10 and value <= _U32_MAX:
             permits = value
         else:
             raise Unusual
-    if at != end or consumer_id < 0 or permits < 0:
+    if at != end or consumer_id < 0 or permits < 0 or entry is not None:
         raise Unusual
     return _tuple(Flow, (consumer_id, permits))

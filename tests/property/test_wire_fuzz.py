@@ -1,0 +1,125 @@
+"""Hostile bytes: the codec refuses them with a reason, and nothing else ever happens.
+
+`tests/corpus/wire` holds whole streams. Its `bad_*` files are refused (`bad_entry_*` only when the
+entry is looked into), all others are understood to the end. Bytes that once broke the codec are
+added as another file.
+"""
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch import limits, wire
+from anabranch.errors import ProtocolError
+from anabranch.testing import wire_fuzz
+from anabranch.wire import Buffer, Decoder
+
+FOLDER = Path(__file__).parents[1] / "corpus" / "wire"
+CORPUS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.bin"))}
+STREAMS = list(CORPUS.values())
+REFUSED = [name for name in CORPUS if name.startswith("bad_") and not name.startswith("bad_entry_")]
+BAD_ENTRIES = [name for name in CORPUS if name.startswith("bad_entry_")]
+UNDERSTOOD = [name for name in CORPUS if not name.startswith("bad_")]
+
+
+def test_the_corpus_is_there() -> None:
+    assert len(UNDERSTOOD) >= 20
+    assert len(REFUSED) >= 8
+    assert len(BAD_ENTRIES) >= 5
+
+
+@pytest.mark.goal("core.S3", part="wire")
+@pytest.mark.parametrize("name", CORPUS)
+def test_corpus_never_breaks_the_codec(name: str) -> None:
+    whole = wire_fuzz.exercise(CORPUS[name])
+    for piece_bytes in (1, 5, 8, 100):
+        assert wire_fuzz.exercise(CORPUS[name], piece_bytes=piece_bytes) == whole
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_streams_are_refused(name: str) -> None:
+    with pytest.raises(ProtocolError):
+        Decoder().feed(CORPUS[name])
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_good_streams_are_understood_to_the_end(name: str) -> None:
+    decoder = Decoder()
+    assert decoder.feed(CORPUS[name])
+    assert decoder.buffered_bytes == 0
+
+
+def is_refused_by(read: Callable[[Buffer], object], entry: Buffer) -> bool:
+    try:
+        return read(entry) is False
+    except ProtocolError:
+        return True
+
+
+def split(entry: Buffer) -> list[object]:
+    count = wire.message_count(entry)
+    batch = wire.read_metadata(entry).num_messages_in_batch is not None
+    return list(wire.split_batch(wire.payload_of(entry), count)) if batch else []
+
+
+@pytest.mark.parametrize("name", BAD_ENTRIES)
+def test_bad_entries_are_refused_when_looked_into(name: str) -> None:
+    commands = Decoder().feed(CORPUS[name])
+    assert commands
+    for command in commands:
+        assert isinstance(command, wire.Send)
+        assert any(
+            is_refused_by(read, command.entry)
+            for read in (wire.verify_checksum, wire.message_count, split)
+        )
+
+
+@pytest.mark.goal("core.S3", part="wire")
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**64 - 1))
+def test_mutated_streams_never_break_the_codec(seed: int) -> None:
+    wire_fuzz.fuzz(seed, STREAMS, streams=50)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=600))
+def test_random_bytes_never_break_the_codec(data: bytes) -> None:
+    wire_fuzz.exercise(data)
+    wire_fuzz.look_into_entry(data)
+
+
+def test_mutations_reach_past_the_framing() -> None:
+    # A fuzzer whose every stream dies in the first frame would show nothing.
+    assert wire_fuzz.fuzz(1, STREAMS, streams=300) > 200
+
+
+def test_a_seed_repeats() -> None:
+    assert wire_fuzz.fuzz(7, STREAMS, 50) == wire_fuzz.fuzz(7, STREAMS, 50)
+
+
+def test_a_declared_size_allocates_nothing() -> None:
+    head = (limits.FRAME_BYTES_MAX - 4).to_bytes(4, "big") + (100).to_bytes(4, "big")
+    decoders = [Decoder() for _ in range(100)]
+    tracemalloc.start()
+    for decoder in decoders:
+        decoder.feed(head)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < limits.MIB
+    assert all(decoder.buffered_bytes == 8 for decoder in decoders)
+
+
+def test_a_frame_in_tiny_pieces_is_kept_once() -> None:
+    entry = bytes(20_000)
+    data = b"".join(wire.send_frame(1, 1, 1, entry))
+    decoder = Decoder()
+    tracemalloc.start()
+    commands = [command for byte in data for command in decoder.feed(bytes((byte,)))]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(commands) == 1
+    assert peak < 3 * len(data)
