@@ -102,7 +102,7 @@ FETCH_S_MAX: Final = 1800
 SERVER_READY_S_MAX: Final = 120
 SERVER_STOP_S_MAX: Final = 20
 """How long a server may take to end by itself before it is ended by force."""
-SERVER_PROBE_S_MAX: Final = 5
+SERVER_PROBE_S_MAX: Final = 15
 SERVER_POLL_INTERVAL_S: Final = 0.02
 TEST_PORT_MIN: Final = 15_000
 TEST_PORT_MAX: Final = 29_999

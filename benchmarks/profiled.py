@@ -1,0 +1,22 @@
+"""Runs the `anabranch` command under the profiler: `profiled.py STATS-FILE ARGUMENT...`.
+
+The profile is written when the command ends, also when it ends by an exception.
+"""
+
+import cProfile
+import runpy
+import sys
+
+
+def main() -> None:
+    stats, *arguments = sys.argv[1:]
+    sys.argv = ["anabranch", *arguments]
+    profile = cProfile.Profile()
+    try:
+        profile.runcall(runpy.run_module, "anabranch", run_name="__main__", alter_sys=True)
+    finally:
+        profile.dump_stats(stats)
+
+
+if __name__ == "__main__":
+    main()
