@@ -87,6 +87,8 @@ ACK_SET_WORDS_MAX: Final = 8 * KIB
 """64-bit words of one batch's bitmap: more messages than fit the largest entry."""
 CURSOR_CLAIM_TRIES_MAX: Final = 10
 """How often a new owner reads a cursor again because the old owner still writes to it."""
+ENTRY_BYTES_MAX: Final = 8 * MIB + FRAME_PADDING_BYTES
+"""The largest entry any setting of the wire can bring."""
 APPENDS_WAITING_BYTES_MAX: Final = 256 * MIB
 """Appends of one managed ledger that wait for a new ledger; beyond it the store is too slow."""
 LEDGER_READERS_PER_TOPIC_MAX: Final = 16
@@ -132,7 +134,7 @@ STUCK_IN_WINDOW_S_MAX: Final = 30.0
 """Longest wait for a receipt that touches a declared window of trouble."""
 
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
-assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES < JOURNAL_RECORD_BYTES_MAX
+assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES <= ENTRY_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX

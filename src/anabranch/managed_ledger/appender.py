@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, StorageError
+from anabranch.errors import AnabranchError, InputError, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.store import LedgerWriter
 from anabranch.runtime.network import Buffer
@@ -71,7 +71,16 @@ class Appender:
         return self._error
 
     def append(self, payload: Buffer, result: AppendResult) -> None:
-        """Add an entry; the result follows, never during this call."""
+        """Add an entry; the result follows, never during this call.
+
+        Raises:
+            InputError: if the entry is too large; nothing was changed.
+        """
+        if len(payload) > limits.ENTRY_BYTES_MAX:
+            raise InputError(
+                f"an entry of {len(payload)} bytes is too large; "
+                f"at most {limits.ENTRY_BYTES_MAX} are allowed"
+            )
         # A copy of anything that may change or that pins a larger receive buffer.
         data = payload if type(payload) is bytes else bytes(payload)
         self.pending_bytes += len(data)

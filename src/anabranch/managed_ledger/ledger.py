@@ -140,6 +140,9 @@ class ManagedLedger:
         """Add an entry. `done` follows with its position, or with why there is none, in order.
 
         After the first failure every later append fails: close and open again.
+
+        Raises:
+            InputError: if the entry is too large; nothing was changed.
         """
         self._appender.append(payload, done)
 

@@ -10,14 +10,12 @@ from anabranch import limits
 from anabranch.errors import (
     AlreadyClosed,
     Fenced,
-    FormatError,
     InputError,
     InvalidName,
     NotFound,
     OutcomeUnknown,
     StorageError,
 )
-from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.ids import EARLIEST, Position, encode_segment
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig
 from anabranch.metadata.store import Stat
@@ -304,106 +302,3 @@ async def test_transient_cursor_is_not_stored_and_holds_nothing_back(
     reader.forget_trimmed()
     assert reader.backlog() == 5
     assert (await world.open(SMALL)).cursors == {}
-
-
-# --- foreign and damaged nodes --------------------------------------------------------------------
-
-
-async def store_cursor_ledger(world: World, ledger_id: int, *positions: pb.PositionInfo) -> None:
-    writer = await world.ledgers.create(ledger_id)
-    for position in positions:
-        writer.append(position.SerializeToString(), lambda _entry_id, _error: None)
-    await writer.close()
-
-
-async def test_position_in_a_cursor_ledger_is_read_and_moved_into_the_node(
-    world: World, append_all: AppendAll
-) -> None:
-    ledger = await world.open(SMALL)
-    await ledger.open_cursor("keep", initial="earliest")
-    positions = await append_all(ledger, 25)
-    first_id, second_id = positions[0].ledger_id, positions[10].ledger_id
-    old = pb.PositionInfo(ledgerId=first_id, entryId=0)
-    new = pb.PositionInfo(ledgerId=first_id, entryId=2)
-    joined = new.individualDeletedMessages.add()
-    joined.lowerEndpoint.ledgerId, joined.lowerEndpoint.entryId = first_id, 7
-    joined.upperEndpoint.ledgerId, joined.upperEndpoint.entryId = second_id, 1
-    new.individualDeletedMessageRanges.add(key=second_id, values=[0b110000])
-    batch = new.batchedEntryDeletionIndexInfo.add(deleteSet=[6])
-    batch.position.ledgerId, batch.position.entryId = first_id, 4
-    new.properties.add(name="p", value=3)
-    await store_cursor_ledger(world, 500, old, new)
-    info = pb.ManagedCursorInfo(cursorsLedgerId=500, markDeleteLedgerId=1, markDeleteEntryId=-1)
-    info.cursorProperties.add(name="k", value="v")
-    path = f"/managed-ledgers/{NAME}/s"
-    await world.metadata.put(path, info.SerializeToString())
-    cursor = (await world.open(SMALL)).cursors["s"]
-    assert pending(cursor, positions) == [3, 4, 5, 6, 7, 12, 13, *range(16, 25)]
-    assert cursor.pending_bits(positions[4]) == (6,)
-    assert (cursor.properties, cursor.cursor_properties) == ({"p": 3}, {"k": "v"})
-    assert 500 not in world.ledgers.ledgers
-    node = await world.metadata.get(path)
-    assert pb.ManagedCursorInfo.FromString(node.value).cursorsLedgerId == -1
-
-
-async def test_lost_cursor_ledger_falls_back_to_the_node(
-    world: World, append_all: AppendAll
-) -> None:
-    ledger = await world.open()
-    positions = await append_all(ledger, 5)
-    info = pb.ManagedCursorInfo(
-        cursorsLedgerId=500,
-        markDeleteLedgerId=positions[1].ledger_id,
-        markDeleteEntryId=positions[1].entry_id,
-    )
-    await world.metadata.put(f"/managed-ledgers/{NAME}/known", info.SerializeToString())
-    bare = pb.ManagedCursorInfo(cursorsLedgerId=501)
-    await store_cursor_ledger(world, 501)
-    await world.metadata.put(f"/managed-ledgers/{NAME}/bare", bare.SerializeToString())
-    cursors = (await world.open()).cursors
-    assert cursors["known"].mark_delete == positions[1]
-    assert cursors["bare"].backlog() == 5
-
-
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [
-        (b"\x47\x78\x00\x00", "compressed"),
-        (b"\xff\xff", "ManagedCursorInfo"),
-        (b"", "required field"),
-        (pb.ManagedCursorInfo(cursorsLedgerId=-1).SerializeToString(), "neither a position"),
-    ],
-)
-async def test_unreadable_cursor_is_refused_by_name(world: World, value: bytes, named: str) -> None:
-    await (await world.open()).close()
-    await world.metadata.put(f"/managed-ledgers/{NAME}/broken", value)
-    with pytest.raises(FormatError, match=f"broken.*{named}"):
-        await world.open()
-    node = await world.metadata.get(f"/managed-ledgers/{NAME}/broken")
-    assert node.value == value
-
-
-async def test_too_many_ranges_are_delivered_again_from_the_highest(
-    world: World,
-    append_all: AppendAll,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 100)
-    monkeypatch.setattr(limits, "CURSOR_BATCHES_BYTES_MAX", 50)
-    ledger = await world.open()
-    cursor = await ledger.open_cursor("s", initial="earliest")
-    positions = await append_all(ledger, 40)
-    cursor.acknowledge(positions[1:20:2])
-    for position in positions[21::2]:
-        cursor.acknowledge_batch(position, [1])
-    await cursor.flushed()
-    assert "would be delivered again" in caplog.text
-    again = (await world.open()).cursors["s"]
-    kept = [n for n in range(40) if again.is_acknowledged(positions[n])]
-    assert kept
-    assert kept == list(range(1, 20, 2))[: len(kept)]
-    assert len(kept) < 10
-    partial = [n for n in range(40) if again.pending_bits(positions[n])]
-    assert 0 < len(partial) < 10
-    assert partial == list(range(21, 40, 2))[: len(partial)]

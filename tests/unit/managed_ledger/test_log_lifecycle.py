@@ -1,0 +1,197 @@
+"""The log of a topic: properties, trimming, reading, the end."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anabranch.errors import (
+    AlreadyClosed,
+    NotFound,
+    Terminated,
+)
+from anabranch.ids import EARLIEST, Position
+from anabranch.ledgers.store import Entry
+from anabranch.managed_ledger import ManagedLedger, ManagedLedgerConfig, Retention
+
+NAME = "t/ns/persistent/topic"
+SMALL = ManagedLedgerConfig(ledger_entries_max=10)
+World = Any
+Append = Callable[[ManagedLedger, bytes], "asyncio.Future[Position]"]
+AppendAll = Callable[[ManagedLedger, int], "asyncio.Future[list[Position]]"]
+
+
+async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[Entry]:
+    found: list[Entry] = []
+    while batch := await ledger.read(start, 7, 1 << 20):
+        found += batch
+        start = Position(batch[-1].ledger_id, batch[-1].entry_id + 1)
+    return found
+
+
+async def test_absent_and_deleted(world: World, append_all: AppendAll) -> None:
+    broker = world.broker(SMALL)
+    with pytest.raises(NotFound):
+        await broker.open(NAME, create=False)
+    assert not await broker.exists(NAME)
+    ledger = await broker.open(NAME)
+    await append_all(ledger, 25)
+    await ledger.open_cursor("s")
+    assert await broker.list("t/ns/persistent") == [NAME]
+    await broker.delete(NAME)
+    assert not await broker.exists(NAME)
+    assert world.ledgers.ledgers == {}
+    with pytest.raises(NotFound):
+        await broker.delete(NAME)
+    assert (await broker.open(NAME)).cursors == {}
+
+
+@pytest.mark.goal("core.L6", part="properties")
+async def test_properties_are_kept(world: World) -> None:
+    ledger = await world.open()
+    await ledger.set_properties({"a": "1", "b": "2"})
+    await ledger.set_properties({"a": None, "c": "3"})
+    assert ledger.properties == {"b": "2", "c": "3"}
+    assert (await world.open()).properties == {"b": "2", "c": "3"}
+
+
+@pytest.mark.goal("core.L6", part="terminate")
+async def test_terminate_is_durable_and_idempotent(
+    world: World, append: Append, append_all: AppendAll
+) -> None:
+    ledger = await world.open()
+    world.ledgers.held = True
+    future = append_all(ledger, 3)
+    ending = asyncio.ensure_future(ledger.terminate())
+    await asyncio.sleep(0.01)
+    late = append(ledger, b"late")
+    world.ledgers.release()
+    position = await ending
+    assert position == (await future)[-1], "what was in flight is part of the log"
+    with pytest.raises(Terminated):
+        await late
+    assert await ledger.terminate() == position
+    again = await world.open()
+    assert again.terminated == again.last_confirmed == position
+    assert await again.terminate() == position
+    with pytest.raises(Terminated):
+        await append(again, b"x")
+    assert len(await read_all(again)) == 3
+    assert again.is_usable
+
+
+async def test_terminated_while_empty(world: World) -> None:
+    ledger = await world.open()
+    position = await ledger.terminate()
+    assert position.entry_id == -1
+    again = await world.open()
+    assert again.terminated == position
+    assert await again.read(EARLIEST, 1, 1) == []
+
+
+@pytest.mark.goal("core.L6", part="trim by cursors")
+async def test_trim_removes_what_every_cursor_has_passed(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open(SMALL)
+    fast = await ledger.open_cursor("fast", initial="earliest")
+    slow = await ledger.open_cursor("slow", initial="earliest")
+    positions = await append_all(ledger, 45)
+    fast.acknowledge_cumulative(positions[-1])
+    assert await ledger.trim() == 0
+    slow.acknowledge_cumulative(positions[24])
+    await ledger.trim()
+    assert [span.entries for span in ledger.ledgers] == [10, 10, 5]
+    slow.acknowledge_cumulative(positions[29])
+    await ledger.trim()
+    assert [span.entries for span in ledger.ledgers] == [10, 5], "a full ledger that was consumed"
+    assert len(world.ledgers.ledgers) == 2
+    assert slow.backlog() == 15
+    assert [e.entry_id for e in await read_all(ledger)] == [*range(10), *range(5)]
+
+
+async def test_mark_passing_a_ledger_trims_by_itself(world: World, append_all: AppendAll) -> None:
+    ledger = await world.open(SMALL)
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 25)
+    cursor.acknowledge_cumulative(positions[10])
+    await cursor.flushed()
+    await asyncio.sleep(0.01)
+    assert len(ledger.ledgers) == 2
+
+
+async def test_everything_trimmed_moves_the_end_up(world: World, append_all: AppendAll) -> None:
+    ledger = await world.open(SMALL)
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 10)
+    await asyncio.sleep(0.01)
+    assert len(ledger.ledgers) == 2, "the roll is done"
+    cursor.acknowledge_cumulative(positions[-1])
+    await ledger.trim()
+    assert len(ledger.ledgers) == 1
+    assert ledger.last_confirmed == Position(ledger.ledgers[0].ledger_id, -1)
+    assert cursor.backlog() == 0
+    more = await append_all(ledger, 2)
+    assert cursor.backlog() == 2
+    assert cursor.next_unacknowledged(EARLIEST) == more[0]
+
+
+@pytest.mark.goal("core.L6", part="trim by retention")
+async def test_retention_keeps_what_was_acknowledged(world: World, append_all: AppendAll) -> None:
+    ledger = await world.open(SMALL)
+    ledger.retention = Retention(time_ms=-1, size_bytes=-1)
+    await append_all(ledger, 45)
+    assert await ledger.trim() == 0
+    ledger.retention = Retention(time_ms=-1, size_bytes=ledger.size_bytes // 2)
+    await ledger.trim()
+    assert [span.entries for span in ledger.ledgers] == [10, 10, 5]
+    ledger.retention = Retention()
+    await ledger.trim()
+    assert [span.entries for span in ledger.ledgers] == [5]
+
+
+async def test_reader_of_a_trimmed_ledger_goes_on_behind_it(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open(ManagedLedgerConfig(ledger_entries_max=10, entry_cache_bytes_max=0))
+    positions = await append_all(ledger, 25)
+    await ledger.trim()
+    entries = await ledger.read(positions[3], 10, 1 << 20)
+    assert Position(entries[0].ledger_id, entries[0].entry_id) == positions[20]
+
+
+@pytest.mark.goal("core.L10", part="tail reads do not touch storage")
+async def test_tail_reads_do_not_touch_storage(world: World, append_all: AppendAll) -> None:
+    ledger = await world.open(SMALL)
+    await ledger.open_cursor("keep", initial="earliest")
+    positions = await append_all(ledger, 45)
+    assert len(await read_all(ledger)) == 45
+    assert world.ledgers.reads == 0
+    cached = ledger.read_cached(positions[12], 3, 1 << 20)
+    assert cached is not None
+    assert [e.entry_id for e in cached] == [2, 3, 4]
+    again = await world.open(SMALL)
+    assert again.read_cached(positions[12], 3, 1 << 20) is None
+    assert len(await read_all(again)) == 45
+    assert world.ledgers.reads > 0
+
+
+async def test_close_finishes_what_is_in_flight(
+    world: World, append: Append, append_all: AppendAll
+) -> None:
+    ledger = await world.open()
+    world.ledgers.held = True
+    future = append_all(ledger, 3)
+    closing = asyncio.ensure_future(ledger.close())
+    await asyncio.sleep(0)
+    world.ledgers.release()
+    await closing
+    assert len(await future) == 3
+    with pytest.raises(AlreadyClosed):
+        await append(ledger, b"x")
+    with pytest.raises(AlreadyClosed):
+        await ledger.read(EARLIEST, 1, 1)
+    with pytest.raises(AlreadyClosed):
+        await ledger.open_cursor("s")
+    await ledger.close()
