@@ -7,14 +7,11 @@ from anabranch.ledgers.store import LedgerStore
 from anabranch.runtime import Runtime
 
 
-async def open_store(url: str, runtime: Runtime) -> LedgerStore:
+async def open_ledgers(url: str, runtime: Runtime) -> LedgerStore:
     """Open the store that a URL such as `memory:` or `embedded:data/ledgers` names.
 
     Raises:
         ConfigError: if there is no such store, or the rest of the URL is wrong.
-        Corruption: if stored bytes are damaged.
-        FormatError: if the folder holds something else.
-        StorageError: if the disk fails.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon:
