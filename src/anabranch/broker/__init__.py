@@ -3,5 +3,6 @@
 from anabranch.broker.broker import Broker
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.settings import BrokerSettings
+from anabranch.broker.statistics import BrokerStatistics
 
-__all__ = ["Broker", "BrokerSettings", "Extensions"]
+__all__ = ["Broker", "BrokerSettings", "BrokerStatistics", "Extensions"]

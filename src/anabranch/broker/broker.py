@@ -6,6 +6,7 @@ from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.schemas import Schemas
 from anabranch.broker.session import Session
 from anabranch.broker.settings import BrokerSettings
+from anabranch.broker.statistics import BrokerStatistics
 from anabranch.broker.topics import Topics
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
@@ -44,6 +45,8 @@ class Broker:
         )
         self.schemas = Schemas(managed_ledgers.schemas, runtime.clock)
         self.messages_in = 0
+        self._messages_out_before = 0
+        """Of connections that are gone."""
         self._entropy = runtime.entropy
         self._instance = 0
         self._names_given = 0
@@ -56,6 +59,24 @@ class Broker:
     def new_connection(self) -> ConnectionHandler:
         """Return the handler of one new connection."""
         return Session(self)
+
+    def forget(self, session: Session) -> None:
+        """A connection is gone."""
+        if session in self.sessions:
+            self.sessions.discard(session)
+            self._messages_out_before += session.messages_out
+
+    def statistics(self) -> BrokerStatistics:
+        """Return what this broker counts, as of now."""
+        return BrokerStatistics(
+            connections=len(self.sessions),
+            topics=len(self.topics),
+            producers=sum(len(session.producers) for session in self.sessions),
+            consumers=sum(len(session.consumers) for session in self.sessions),
+            messages_in=self.messages_in,
+            messages_out=self._messages_out_before
+            + sum(session.messages_out for session in self.sessions),
+        )
 
     def new_producer_name(self) -> str:
         """A name no producer of this cluster has had."""

@@ -26,6 +26,9 @@ class Delivery(NamedTuple):
 class Outlet(Protocol):
     """The connection a consumer writes to."""
 
+    messages_out: int
+    """Messages sent to all its consumers so far."""
+
     @property
     def writable(self) -> bool:
         """Whether the peer keeps up with what is sent."""
@@ -112,6 +115,7 @@ class Consumer:
             messages += message_count
         self.permits -= messages
         self.sent_messages += messages
+        self.outlet.messages_out += messages
         self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
         self.outlet.write_out(parts)
 

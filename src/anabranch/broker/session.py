@@ -54,6 +54,7 @@ class Session:
         self.client_version = ""
         self.closed = False
         self.writable = True
+        self.messages_out = 0
         self._connection: Connection | None = None
         self._decoder = Decoder(
             frame_bytes_max=broker.settings.message_bytes_max + limits.FRAME_PADDING_BYTES
@@ -113,7 +114,7 @@ class Session:
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         self._tell_alive(False)
-        self.broker.sessions.discard(self)
+        self.broker.forget(self)
         for producer, topic in self.producers.values():
             topic.remove_producer(producer)
         self.producers.clear()

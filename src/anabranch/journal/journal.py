@@ -282,7 +282,7 @@ class Journal:
     def _mark(self) -> None:
         """Note that all is durable, so that damage to the last group is known for what it is."""
         self._mark_timer = None
-        idle = self._in_flight is None and not self._queue
+        idle = self._in_flight is None and not self._queue and self._failure is None
         if idle and self._unmarked and self._file_segment == self._segment:
             self._start_group(sync=False)
             self._flush()

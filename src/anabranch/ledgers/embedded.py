@@ -87,6 +87,11 @@ class EmbeddedLedgerStore:
         return self.journal.pending_bytes
 
     @property
+    def failure(self) -> StorageError | None:
+        """See `LedgerStore.failure`."""
+        return self.journal.failure
+
+    @property
     def upkeep_failure(self) -> StorageError | None:
         """Why housekeeping stopped, if it did; no entry is in danger, but no room is freed."""
         return self._upkeep.failure

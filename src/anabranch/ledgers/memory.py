@@ -111,6 +111,10 @@ class MemoryLedgerStore:
         self._ledgers: dict[int, _Ledger] = {}
         self._used: set[int] = set()
 
+    @property
+    def failure(self) -> None:
+        """See `LedgerStore.failure`: memory does not fail."""
+
     async def create(
         self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
     ) -> MemoryWriter:

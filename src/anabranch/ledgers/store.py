@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from anabranch.errors import AnabranchError
 from anabranch.runtime.network import Buffer
 
 AppendDone = Callable[[int, Exception | None], None]
@@ -140,6 +141,11 @@ class LedgerStore(Protocol):
         Raises:
             NotFound: if there is no such ledger.
         """
+        ...
+
+    @property
+    def failure(self) -> AnabranchError | None:
+        """Why this store will accept nothing any more; None while it may."""
         ...
 
     async def close(self) -> None:

@@ -54,7 +54,6 @@ class EmbeddedStore(LocalTreeReads):
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers: dict[int, _Answer] = {}
         self._next_ticket = 1
-        self._failure: AnabranchError | None = None
 
     @classmethod
     async def open(

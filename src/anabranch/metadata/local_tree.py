@@ -18,6 +18,12 @@ class LocalTreeReads:
         self._tree = tree
         self._history = EventHistory(tree.revision)
         self._closed = False
+        self._failure: AnabranchError | None = None
+
+    @property
+    def failure(self) -> AnabranchError | None:
+        """See `MetadataStore.failure`."""
+        return self._failure
 
     def _check_open(self) -> None:
         if self._closed:

@@ -162,6 +162,11 @@ class MetadataStore(Protocol):
         """
         ...
 
+    @property
+    def failure(self) -> AnabranchError | None:
+        """Why this store will accept no write any more; None while it may."""
+        ...
+
     async def revision(self) -> Revision:
         """The newest point of history this store knows to be committed."""
         ...

@@ -13,6 +13,7 @@ from anabranch.runtime.network import Buffer
 class Outlet:
     def __init__(self) -> None:
         self.writable = True
+        self.messages_out = 0
         self.parts: list[Buffer] = []
 
     def write_out(self, parts: list[Buffer]) -> None:

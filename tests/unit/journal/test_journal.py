@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.errors import AlreadyClosed, Corruption, DiskFull, InputError, NotFound, StoreFailed
 from anabranch.journal import Journal, RecordPlace
-from anabranch.limits import JOURNAL_RECORD_BYTES_MAX
+from anabranch.limits import JOURNAL_IDLE_MARK_S, JOURNAL_RECORD_BYTES_MAX
 from anabranch.runtime.network import Buffer
 from anabranch.testing.failing_disk import FailingDisk
 
@@ -298,3 +298,13 @@ async def test_failing_to_make_the_next_segment_fails_only_what_needs_it(bench: 
     with pytest.raises(DiskFull):
         await bench.append(journal, b"z" * 100)
     await journal.close()
+
+
+async def test_a_journal_that_fails_while_its_mark_is_due_can_be_closed(bench: Bench) -> None:
+    journal = await bench.open()
+    await bench.append(journal, b"durable")  # the mark that says so is written a little later
+    bench.disk.verdict = lambda _path, _buffers: OSError(5, "disk on fire")
+    with pytest.raises(StoreFailed):
+        await bench.append(journal, b"lost")
+    await asyncio.sleep(2 * JOURNAL_IDLE_MARK_S)
+    await asyncio.wait_for(journal.close(), 5)
