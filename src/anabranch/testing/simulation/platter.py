@@ -38,6 +38,14 @@ class Inode:
         self.durable += self.seen[self.settled :]
         self.settled = len(self.seen)
 
+    def write_again(self, offset: int) -> None:
+        """Bring synced bytes to the disk that a failed sync may have kept from it.
+
+        All at once: to write the same bytes in place tears nothing that was there before.
+        """
+        assert self.settled == len(self.seen), "written again before it was synced"
+        self.durable[offset:] = self.seen[offset:]
+
     def fail_sync(self, rng: random.Random) -> None:
         """Drop the unsynced bytes as Linux may: the pages count as clean, later syncs succeed."""
         lost = bytes(len(self.seen) - self.settled)
