@@ -117,6 +117,12 @@ HEALTH_CHECK_S_MAX: Final = 5.0
 """A store that has not accepted a write within this time is reported as unhealthy."""
 STOP_S_MAX: Final = 30.0
 """How long a clean stop may take before it is given up."""
+WEB_STOP_S_MAX: Final = 2
+"""How long web requests under way may take to finish at a stop."""
+STORE_WATCH_INTERVAL_S: Final = 0.5
+"""How soon a failed store ends the server; it acknowledges nothing meanwhile."""
+THREAD_SWITCH_S: Final = 0.0005
+"""A thread that comes back from a disk sync waits this long at most for the interpreter."""
 LOOP_LAG_INTERVAL_S: Final = 0.25
 PAUSE_WINDOW_S: Final = 30.0
 """The largest pauses are reported over the current and the previous window of this length."""

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from anabranch import __version__
-from anabranch.cli import messages, verify
+from anabranch.cli import messages, standalone, verify
 from anabranch.errors import AnabranchError
 
 app = typer.Typer(name="anabranch", no_args_is_help=True, add_completion=True)
@@ -27,6 +27,7 @@ def options(
     """A streaming platform whose parts can be replaced while data flows."""
 
 
+app.command("standalone")(standalone.standalone)
 app.command("produce")(messages.produce)
 app.command("consume")(messages.consume)
 

@@ -191,6 +191,8 @@ class PulsarSession:
                 subscription,
                 consumer_type=_CONSUMER_TYPES[consumer_type],
                 initial_position=position,
+                # Else what was taken of a batch comes again with the rest of it.
+                batch_index_ack_enabled=True,
             )
         summary = Received(topic, number)
         last_s = time.monotonic()

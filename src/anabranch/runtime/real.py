@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from typing import cast
@@ -74,6 +75,16 @@ class RealNetwork:
         factory = cast("Callable[[], asyncio.Protocol]", handler_factory)
         _, handler = await asyncio.get_running_loop().create_connection(factory, host, port)
         return handler
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Open a port for a server that brings its own protocol, such as a web server.
+
+    Raises:
+        OSError: if the address cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=1024)
 
 
 def real_runtime() -> Runtime:

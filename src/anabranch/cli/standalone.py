@@ -1,0 +1,87 @@
+"""`anabranch standalone`: one process with everything in it. Its flags come from the settings."""
+
+import inspect
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from anabranch.server.settings import SETTINGS, Setting
+
+if TYPE_CHECKING:
+    from anabranch.server.assembly import Standalone
+
+_CONFIG_HELP = "TOML file with settings; flags and environment variables win over it."
+
+
+def standalone(config: str | None, **flags: str | int | float | bool | None) -> None:
+    """Start a server with embedded stores in the foreground; Ctrl-C stops it."""
+    from anabranch.server.settings_sources import load_settings
+
+    settings = load_settings(flags=flags, environment=os.environ, config_file=config)
+    # Loaded only now, since a wrong setting should not have to wait for the whole server.
+    from anabranch.server.process import run
+
+    raise typer.Exit(run(settings, announce=_announce))
+
+
+def _option(setting: Setting) -> inspect.Parameter:
+    names = [setting.flag]
+    if setting.kind is bool:
+        names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
+    # No default here: an absent flag must stay distinguishable, it loses to file and environment.
+    option = typer.Option(
+        None, *names, help=f"{setting.help} ({setting.allowed})", show_default=_shown(setting)
+    )
+    kind = setting.kind | None
+    return inspect.Parameter(
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind
+    )
+
+
+def _shown(setting: Setting) -> str:
+    return str(setting.default).lower() if setting.kind is bool else str(setting.default)
+
+
+def _describe_flags(command: Any) -> None:
+    """Give the command one option per setting, so that there is one definition of each."""
+    config = inspect.Parameter(
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(None, "--config", help=_CONFIG_HELP),
+        annotation=str | None,
+    )
+    parameters = [config, *map(_option, SETTINGS.values())]
+    command.__signature__ = inspect.Signature(parameters)
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+_describe_flags(standalone)
+
+
+def _announce(server: "Standalone") -> None:
+    command = _own_command()
+    url = "" if server.service_url == "pulsar://127.0.0.1:6650" else f" --url {server.service_url}"
+    print(f"anabranch is ready: {server.service_url}  web {server.web_url}")
+    print(f"data is kept in {server.data_place}; Ctrl-C stops the server")
+    print("try it from another terminal:")
+    print(f"  {command} produce my-topic -m hello{url}")
+    print(f"  {command} consume my-topic -s my-subscription --position earliest{url}", flush=True)
+
+
+def _own_command() -> str:
+    """The shortest words that start this very command from the current folder."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m anabranch"
+    found = shutil.which(started.name)
+    if found is not None and Path(found).resolve() == started.resolve():
+        return started.name
+    try:
+        return shlex.quote(str(started.absolute().relative_to(Path.cwd())))
+    except ValueError:
+        return shlex.quote(str(started))

@@ -1,0 +1,189 @@
+"""The composition root: the only place where stores, broker, port and web interface are wired.
+
+The same assembly runs in a real process and in the simulation; only the runtime differs. Hence no
+signals, no web server and no operating system here: see `process`.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from anabranch import limits
+from anabranch.broker import Broker, BrokerSettings
+from anabranch.errors import AnabranchError, NotFound
+from anabranch.ids import TopicName
+from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.features import check_features
+from anabranch.runtime import Runtime
+from anabranch.runtime.tasks import Tasks
+from anabranch.server.broker_metrics import broker_metrics
+from anabranch.server.ports import Door, explain
+from anabranch.server.settings import Settings
+from anabranch.server.stores import Stores, open_stores
+from anabranch.server.web import TopicAddress, WebInterface
+from anabranch.telemetry import get_logger
+from anabranch.telemetry.metrics import Metric, MetricSource
+
+_HEALTH_PATH: Final = "/anabranch/health"
+_log = get_logger("server")
+
+
+class Standalone:
+    """One process with everything in it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: Settings,
+        *,
+        web_port: int | None = None,
+        metric_sources: Sequence[MetricSource] = (),
+    ) -> None:
+        """`web_port` is the one in use, where the settings leave the choice to the system."""
+        self._runtime = runtime
+        self._settings = settings
+        self._metric_sources = metric_sources
+        self._tasks = Tasks(self.report_failure)
+        self._door = Door()
+        self._held = AsyncExitStack()
+        self._failure: BaseException | None = None
+        self._ended = asyncio.Event()
+        self._not_ready: str | None = "the server is starting"
+        host = _in_url(settings.reachable_host)
+        self.web_url = f"http://{host}:{web_port or settings.web_port}"
+        self.service_url = f"pulsar://{host}:{settings.port}"
+        self.web_app = WebInterface(self).app
+        self._stores: Stores
+        self._broker: Broker
+
+    @property
+    def data_place(self) -> str:
+        """Where the data is, in words."""
+        if self._settings.ledgers_url == "memory:":
+            return "memory, and forgotten at the stop"
+        return self._settings.data
+
+    async def start(self) -> None:
+        """Open port and stores and serve; on an error everything is let go again.
+
+        Raises:
+            AnabranchError: saying what is in the way.
+        """
+        try:
+            await self._listen()
+            self._stores = await open_stores(self._runtime, self._settings, self._held)
+            self._held.push_async_callback(self._tasks.close)
+            await self._start_broker()
+        except BaseException:
+            await self._held.aclose()
+            raise
+        self._tasks.spawn("watch stores", self._watch_stores())
+        self._door.open(self._broker.new_connection)
+        self._not_ready = None
+        _log.info("started", service_url=self.service_url, web_url=self.web_url)
+
+    async def _listen(self) -> None:
+        host, port = self._settings.host, self._settings.port
+        try:
+            listener = await self._runtime.network.listen(host, port, self._door.new_connection)
+        except OSError as error:
+            raise explain(error, host=host, port=port, flag="--port") from error
+        self._held.push_async_callback(listener.close)
+        self.service_url = f"pulsar://{_in_url(self._settings.reachable_host)}:{listener.port}"
+
+    async def _start_broker(self) -> None:
+        await check_features(self._stores.metadata)
+        managed_ledgers = ManagedLedgers(
+            metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
+        )
+        self._held.push_async_callback(managed_ledgers.close)
+        self._broker = Broker(
+            runtime=self._runtime,
+            metadata=self._stores.metadata,
+            managed_ledgers=managed_ledgers,
+            settings=BrokerSettings(
+                cluster=self._settings.cluster,
+                service_url=self.service_url,
+                message_bytes_max=self._settings.max_message_bytes,
+                keep_alive_interval_s=self._settings.keep_alive_interval_s,
+                auto_create_topics=self._settings.auto_create_topics,
+            ),
+            tasks=self._tasks,
+        )
+        await self._broker.start()
+        self._held.push_async_callback(self._broker.close)
+
+    async def serve_until(self, stop: asyncio.Event) -> BaseException | None:
+        """Wait until `stop` is set, or until serving is over by itself; return why in that case."""
+        waiting = [
+            self._tasks.spawn("wait for the stop", stop.wait()),
+            self._tasks.spawn("wait for a failure", self._ended.wait()),
+        ]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for waiter in waiting:
+            waiter.cancel()
+        return self._failure
+
+    async def close(self) -> None:
+        """Stop serving: acknowledgements made durable, topics closed, stores closed."""
+        self._not_ready = "the server is stopping"
+        self._door.shut()
+        await self._held.aclose()
+
+    def report_failure(self, name: str, error: BaseException) -> None:
+        """A background task has failed: this server can not go on."""
+        if self._failure is None:
+            _log.error("task_failed", task=name, reason=str(error))
+            self._failure = error
+            self._not_ready = f"{name} failed: {error}"
+            self._door.shut()
+            self._ended.set()
+
+    async def _watch_stores(self) -> None:
+        while True:
+            await asyncio.sleep(limits.STORE_WATCH_INTERVAL_S)
+            failure = self._stores.failure()
+            if failure is not None:
+                raise failure
+
+    def why_not_ready(self) -> str | None:
+        """See `Served`."""
+        return self._not_ready
+
+    async def why_unhealthy(self) -> str | None:
+        """See `Served`."""
+        failure = self._stores.failure()
+        if failure is not None:
+            return str(failure)
+        document = {"version": 1, "checked_ms": self._runtime.clock.wall_ms()}
+        try:
+            async with asyncio.timeout(limits.HEALTH_CHECK_S_MAX):
+                await self._stores.metadata.put(_HEALTH_PATH, json.dumps(document).encode())
+        except TimeoutError:
+            return f"the metadata store took no write within {limits.HEALTH_CHECK_S_MAX:g} s"
+        except AnabranchError as error:
+            return f"the metadata store refused a write: {error}"
+        return None
+
+    async def locate(self, topic: TopicName) -> TopicAddress:
+        """See `Served`."""
+        if not await self._stores.metadata.exists(f"/admin/policies/{topic.namespace_name}"):
+            raise NotFound(f"namespace {topic.namespace_name} does not exist")
+        return TopicAddress(self.service_url, "", self.web_url, "")
+
+    async def partitions_of(self, topic: TopicName) -> int:
+        """See `Served`."""
+        return await self._broker.namespaces.partitions_of(topic)
+
+    def metrics(self) -> Iterable[Metric]:
+        """See `Served`."""
+        if self._not_ready is None:
+            yield from broker_metrics(self._broker.statistics(), cluster=self._settings.cluster)
+        for source in self._metric_sources:
+            yield from source()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

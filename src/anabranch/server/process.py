@@ -1,0 +1,166 @@
+"""The real process around a server: event loop, web server, signals, exit codes.
+
+Everything that a simulation cannot have is here and nowhere else in `server`.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import uvicorn
+
+from anabranch import limits
+from anabranch.errors import ConfigError, StorageError
+from anabranch.runtime.real import listening_socket, real_runtime
+from anabranch.runtime.tasks import Tasks
+from anabranch.server.assembly import Standalone
+from anabranch.server.ports import explain
+from anabranch.server.settings import Settings
+from anabranch.telemetry import get_logger, logs
+from anabranch.telemetry.loop_lag import CollectorPauses, LoopLag
+
+try:
+    from uvloop import new_event_loop
+except ImportError:  # not made for every platform; asyncio's own loop is slower but complete
+    from asyncio import new_event_loop
+
+STOPPED: Final = 0
+FAILED: Final = 1
+STORE_FAILED: Final = 3
+INTERRUPTED: Final = 130
+
+_log = get_logger("server")
+
+
+def run(settings: Settings, *, announce: Callable[[Standalone], None]) -> int:
+    """Serve until SIGINT or SIGTERM and return the exit code.
+
+    Raises:
+        AnabranchError: if the server cannot start; nothing was changed then.
+    """
+    if not __debug__:
+        raise ConfigError(
+            "python -O (or PYTHONOPTIMIZE) removes the checks that protect the data: "
+            "start without it"
+        )
+    logs.configure(level=settings.log_level, style=settings.log_format, stream=sys.stderr)
+    sys.setswitchinterval(limits.THREAD_SWITCH_S)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(settings, announce))
+
+
+async def _serve(settings: Settings, announce: Callable[[Standalone], None]) -> int:
+    runtime = real_runtime()
+    lag, pauses = LoopLag(runtime.clock), CollectorPauses(runtime.clock)
+    with _stop_on_signals() as stop, _web_socket(settings) as web_socket:
+        server = Standalone(
+            runtime,
+            settings,
+            web_port=web_socket.getsockname()[1],
+            metric_sources=(lag.metrics, pauses.metrics),
+        )
+        await server.start()
+        async with _web_server(server, web_socket):
+            # What is loaded by now stays for good: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            lag.start()
+            pauses.start()
+            announce(server)
+            code = _code_of(await server.serve_until(stop))
+            _log.info("stopping")
+            pauses.stop()
+            lag.stop()
+        return max(code, await _close(server))
+
+
+async def _close(server: Standalone) -> int:
+    try:
+        async with asyncio.timeout(limits.STOP_S_MAX):
+            await server.close()
+    except TimeoutError:
+        _log.error("stop_took_too_long", seconds=limits.STOP_S_MAX)
+        return FAILED
+    except StorageError as error:
+        return _code_of(error)
+    _log.info("stopped")
+    return STOPPED
+
+
+def _code_of(failure: BaseException | None) -> int:
+    """Log why the server ended, and return the exit code for it."""
+    if failure is None:
+        return STOPPED
+    if isinstance(failure, StorageError):
+        _log.error("store_failed", reason=str(failure))
+        return STORE_FAILED
+    _log.error("server_failed", cause=failure)
+    return FAILED
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[asyncio.Event]:
+    """The event is set by the first SIGINT or SIGTERM; the second one ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        if stop.is_set():
+            os._exit(INTERRUPTED)
+        stop.set()
+
+    handled = (signal.SIGINT, signal.SIGTERM)
+    for number in handled:
+        loop.add_signal_handler(number, asked)
+    try:
+        yield stop
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _web_socket(settings: Settings) -> Iterator[socket.socket]:
+    try:
+        opened = listening_socket(settings.host, settings.web_port)
+    except OSError as error:
+        raise explain(
+            error, host=settings.host, port=settings.web_port, flag="--web-port"
+        ) from error
+    with opened:
+        yield opened
+
+
+class _WebServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `_stop_on_signals`."""
+        yield
+
+
+@asynccontextmanager
+async def _web_server(server: Standalone, web_socket: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        server.web_app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=limits.WEB_STOP_S_MAX,
+    )
+    web = _WebServer(config)
+    tasks = Tasks(server.report_failure)
+    running = tasks.spawn("web server", web.serve(sockets=[web_socket]))
+    try:
+        yield
+    finally:
+        web.should_exit = True
+        await asyncio.wait([running])
+        await tasks.close()

@@ -1,0 +1,63 @@
+"""Opens the metadata store and the ledger store that the settings name."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import StoreFailed
+from anabranch.ledgers.factory import open_ledgers
+from anabranch.ledgers.store import LedgerStore
+from anabranch.metadata.factory import open_store as open_metadata_store
+from anabranch.metadata.store import MetadataStore
+from anabranch.runtime import Runtime
+from anabranch.server.data_folder import DataFolder, claim
+from anabranch.server.settings import Settings
+
+_EMBEDDED: Final = "embedded:"
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a server keeps its data in."""
+
+    metadata: MetadataStore
+    ledgers: LedgerStore
+
+    def failure(self) -> StoreFailed | None:
+        """Why one of them accepts nothing more; None while both work."""
+        for name, store in (("metadata", self.metadata), ("ledger", self.ledgers)):
+            if store.failure is not None:
+                return StoreFailed(f"the {name} store has failed: {store.failure}")
+        return None
+
+
+async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack) -> Stores:
+    """Open both; `held` closes them and releases their folders.
+
+    Raises:
+        FolderInUse: if another process has one of the folders.
+        FormatError: if a folder or file is not ours.
+        Corruption: if stored bytes are damaged.
+    """
+    metadata_url, ledgers_url = settings.metadata_url, settings.ledgers_url
+    if metadata_url.startswith(_EMBEDDED):
+        data = await claim(runtime, settings.data)
+        held.callback(data.lock.release)
+        metadata_url = await _located(runtime, metadata_url, "metadata", data, held)
+        ledgers_url = await _located(runtime, ledgers_url, "ledgers", data, held)
+    metadata = await open_metadata_store(metadata_url, runtime)
+    held.push_async_callback(metadata.close)
+    ledgers = await open_ledgers(ledgers_url, runtime)
+    held.push_async_callback(ledgers.close)
+    return Stores(metadata, ledgers)
+
+
+async def _located(
+    runtime: Runtime, url: str, name: str, data: DataFolder, held: AsyncExitStack
+) -> str:
+    """Return the address of an embedded store with its folder in it."""
+    if url == _EMBEDDED:
+        return f"{_EMBEDDED}{data.path}/{name}"
+    elsewhere = await claim(runtime, url.removeprefix(_EMBEDDED), cluster_id=data.cluster_id)
+    held.callback(elsewhere.lock.release)
+    return f"{_EMBEDDED}{elsewhere.path}/{name}"

@@ -1,0 +1,151 @@
+"""`anabranch produce` and `anabranch consume` against a standalone server."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
+
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+ANABRANCH = (sys.executable, "-m", "anabranch")
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("pulsar", marks=pytest.mark.peer)])
+def url(request):
+    """A server of ours, and the real Pulsar: the commands are ordinary clients."""
+    launch = anabranch_standalone if request.param == "ours" else pulsar_standalone
+    with launch() as server:
+        yield server.service_url
+
+
+@pytest.fixture
+def topic(request):
+    return re.sub(r"\W", "-", request.node.name)
+
+
+@pytest.fixture
+def anabranch(url):
+    def call(*words: str, stdin: str = "") -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [*ANABRANCH, *words, "--url", url],
+            check=False, input=stdin, capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
+        )  # fmt: skip
+
+    return call
+
+
+EARLIEST = ("-s", "s", "--position", "earliest", "--timeout", "20")
+
+
+@pytest.mark.parametrize(
+    ("compression", "batching"),
+    [
+        ("none", "--batching"),
+        ("none", "--no-batching"),
+        ("lz4", "--batching"),
+        ("zlib", "--no-batching"),
+        ("zstd", "--batching"),
+        ("snappy", "--batching"),
+    ],
+)
+def test_messages_come_back_in_order(anabranch, topic, compression, batching):
+    done = anabranch(
+        "produce", topic, "-m", "a", "-m", "b", "--count", "10",
+        "--compression", compression, batching,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"published 20 of 20 messages to {topic}" in done.stderr
+    done = anabranch("consume", topic, *EARLIEST, "-n", "20")
+    assert (done.returncode, done.stdout) == (0, "a\nb\n" * 10)
+    assert done.stderr == ""
+
+
+@pytest.mark.goal("core.B26", part="json")
+def test_json_carries_key_and_position(anabranch, topic):
+    done = anabranch("produce", topic, "-m", "ä", "--key", "k", "--output", "json")
+    summary = {"topic": topic, "sent": 1, "acknowledged": 1, "failures": []}
+    assert json.loads(done.stdout) == summary
+    done = anabranch("consume", topic, *EARLIEST, "--output", "json")
+    document = json.loads(done.stdout)
+    assert document["payload"] == "ä"
+    assert document["key"] == "k"
+    assert document["ledger_id"] >= 0
+    assert document["entry_id"] == 0
+    assert document["topic"].endswith(topic)
+
+
+def test_lines_of_standard_input_are_messages(anabranch, topic):
+    assert anabranch("produce", topic, stdin="x\n\ny z").returncode == 0
+    assert anabranch("consume", topic, *EARLIEST, "-n", "3").stdout == "x\n\ny z\n"
+
+
+def test_without_ack_messages_come_again(anabranch, topic):
+    anabranch("produce", topic, "-m", "again")
+    for _ in range(2):
+        assert anabranch("consume", topic, *EARLIEST, "--no-ack").stdout == "again\n"
+    assert anabranch("consume", topic, *EARLIEST).stdout == "again\n"
+    done = anabranch("consume", topic, "-s", "s", "--timeout", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"received 0 of 1 messages from {topic}\n"
+
+
+def test_shared_subscription_can_be_asked_for(anabranch, topic):
+    anabranch("produce", topic, "-m", "x")
+    assert anabranch("consume", topic, *EARLIEST, "--type", "shared").stdout == "x\n"
+
+
+def test_rate_is_kept(anabranch, topic):
+    import time
+
+    began = time.monotonic()
+    done = anabranch("produce", topic, "-m", "x", "--count", "11", "--rate", "10")
+    assert done.returncode == 0
+    assert time.monotonic() - began >= 1.0
+
+
+@pytest.mark.goal("core.B26", part="errors")
+def test_refusals_of_the_server_are_one_line(anabranch, url, topic):
+    done = anabranch("produce", "persistent://nobody/nowhere/t", "-m", "x")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"error: cannot publish to persistent://nobody/nowhere/t: the server says \w+\n",
+        done.stderr,
+    )
+    holder = subprocess.Popen(
+        [*ANABRANCH, "consume", topic, "-s", "s", "--follow", "--url", url,
+         "--position", "earliest"],
+        stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    try:
+        anabranch("produce", topic, "-m", "x")
+        assert holder.stdout.readline() == "x\n"
+        done = anabranch("consume", topic, "-s", "s")
+        assert done.returncode == 2
+        assert "the server says ConsumerBusy" in done.stderr
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+@pytest.mark.parametrize(("options", "code"), [(["--follow"], 0), (["-n", "5"], 130)])
+def test_interrupt_ends_a_consumer_cleanly(anabranch, url, topic, options, code):
+    anabranch("produce", topic, "-m", "x")
+    process = subprocess.Popen(
+        [*ANABRANCH, "consume", topic, *EARLIEST[:4], *options, "--url", url],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    try:
+        assert process.stdout.readline() == "x\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == code
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+    # The acknowledgement was sent before the end.
+    assert anabranch("consume", topic, "-s", "s", "--timeout", "1").stdout == ""

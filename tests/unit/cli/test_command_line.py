@@ -1,0 +1,93 @@
+"""The command line without a server: help, speed, and errors in one line."""
+
+import inspect
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from anabranch.cli.main import app
+from anabranch.cli.standalone import standalone
+from anabranch.server.settings import SETTINGS
+
+
+def anabranch(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+    return subprocess.run(
+        [sys.executable, "-m", "anabranch", *words],
+        check=False,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment | variables,
+    )
+
+
+@pytest.fixture
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_version_does_not_load_the_server():
+    script = (
+        "import sys; from anabranch.cli.main import app; "
+        "sys.exit(sum(name in sys.modules for name in "
+        "('pulsar', 'starlette', 'uvicorn', 'uvloop', 'google.protobuf')))"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+@pytest.mark.goal("core.B26")
+def test_every_command_explains_itself():
+    commands = typer.main.get_command(app).commands
+    assert {"standalone", "produce", "consume"} <= set(commands)
+    for name in commands:
+        result = CliRunner().invoke(app, [name, "--help"])
+        assert result.exit_code == 0, name
+
+
+@pytest.mark.goal("core.B27")
+def test_there_is_one_flag_per_setting():
+    parameters = dict(inspect.signature(standalone).parameters)
+    parameters.pop("config")
+    assert list(parameters) == list(SETTINGS)
+    for name, parameter in parameters.items():
+        assert parameter.default.param_decls[0].split("/")[0] == SETTINGS[name].flag
+
+
+@pytest.mark.goal("core.B26")
+@pytest.mark.parametrize("command", [["produce", "t", "-m", "x"], ["consume", "t", "-s", "s"]])
+def test_nobody_listening_is_said_at_once(command, free_port):
+    began = time.monotonic()
+    url = f"pulsar://127.0.0.1:{free_port}"
+    done = anabranch(*command, "--url", url)
+    assert done.returncode == 2
+    assert done.stderr == (f"error: nothing answers at {url}: is the server running? (make run)\n")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["produce", "t", "-m", "x", "--url", "here"], "--url 'here' is not an address"),
+        (["produce", "t", "-m", "x", "--url", "pulsar://h:x"], "'x' is not a port number"),
+        (["produce", "t", "--count", "3"], "--count repeats -m messages"),
+        (["standalone", "--port", "99999"], "--port: 99999 is not a whole number from 0"),
+        (["standalone", "--log-level", "loud"], "--log-level: 'loud' is not debug or"),
+        (["standalone", "--config", "/none.toml"], "file /none.toml cannot be read"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(words, text):
+    done = anabranch(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
