@@ -5,6 +5,7 @@ test, and closes all histories whatever happens, so that even a run cut short ca
 """
 
 import asyncio
+import itertools
 import platform
 import time
 from collections.abc import Sequence
@@ -144,6 +145,8 @@ class Workload:
 
     def _producer_tasks(self) -> list[dict[str, Any]]:
         count = self.settings.producers
+        # A batch goes to one consumer as a whole, so only unmixed keys keep their order there.
+        may_batch = SubscriptionType.KEY_SHARED not in self.settings.subscriptions
         return [
             self._task(f"producer-{number}", "producer")
             | {
@@ -153,9 +156,9 @@ class Workload:
                 "rate": self.settings.rate / count,
                 "keys": self.settings.keys,
                 "send_timeout_s": self.settings.send_timeout_s,
-                "profile": _PROFILES[number % len(_PROFILES)],
+                "profile": profile | {"batching": profile["batching"] and may_batch},
             }
-            for number in range(count)
+            for number, profile in zip(range(count), itertools.cycle(_PROFILES), strict=False)
         ]
 
     def _consumer_tasks(self) -> list[dict[str, Any]]:

@@ -90,6 +90,21 @@ def test_subscriptions_are_spread_over_consumers(tmp_path: Path) -> None:
     assert len({task["name"] for task in tasks}) == len(tasks)
 
 
+@pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.KEY_SHARED])
+def test_producers_differ_and_batch_only_where_order_allows(
+    tmp_path: Path, kind: SubscriptionType
+) -> None:
+    changes = {"subscriptions": (kind,), "producers": 5}
+    profiles = [
+        task["profile"]
+        for task in Workload(settings("pulsar://x", **changes), tmp_path)._producer_tasks()
+    ]
+    assert {profile["compression"] for profile in profiles} == {"NONE", "LZ4", "ZSTD"}
+    assert {profile["sync"] for profile in profiles} == {False, True}
+    assert any(profile["batching"] for profile in profiles) is (kind is SubscriptionType.EXCLUSIVE)
+    assert profiles[4] == profiles[0]
+
+
 def test_drain_knows_what_is_missing_and_whether_to_wait(tmp_path: Path) -> None:
     write_history(tmp_path, "a-producer", [sent(1), receipt(1), sent(2), receipt(2), sent(3)])
     write_history(tmp_path, "consumer", [subscribed(), delivered(1)])
