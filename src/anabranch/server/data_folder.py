@@ -39,34 +39,38 @@ async def claim(runtime: Runtime, path: str, *, cluster_id: str | None = None) -
         FormatError: if the folder is not ours, or is of a version this build does not know.
         FolderInUse: if another process holds it.
     """
-    disk = runtime.disk
     try:
-        _refuse_foreign(path, await disk.list(path))
-        await disk.make_folder(path)
-        lock = disk.lock_folder(path)
+        _refuse_foreign(path, await runtime.disk.list(path))
+        await runtime.disk.make_folder(path)
+        lock = runtime.disk.lock_folder(path)
+        try:
+            found = await _identify(runtime, path, cluster_id)
+        except BaseException:
+            lock.release()
+            raise
     except OSError as error:
         raise ConfigError(
             f"data folder {path} cannot be used: {error.strerror or error}"
         ) from error
-    try:
-        # Read under the lock: another process may have made it ours a moment ago.
-        names = await disk.list(path)
-        _refuse_foreign(path, names)
-        if IDENTITY_FILE in names:
-            found = _parse(f"{path}/{IDENTITY_FILE}", await disk.read(f"{path}/{IDENTITY_FILE}"))
-        else:
-            found = cluster_id or runtime.entropy.token_hex(16)
-            document = _document(found, runtime.clock.wall_ms())
-            await disk.replace(f"{path}/{IDENTITY_FILE}", document)
-        if cluster_id is not None and found != cluster_id:
-            raise FormatError(
-                f"{path} belongs to cluster {found}, and not to {cluster_id} as the data folder: "
-                "give the folder that was used with it before"
-            )
-    except BaseException:
-        lock.release()
-        raise
     return DataFolder(path, found, lock)
+
+
+async def _identify(runtime: Runtime, path: str, cluster_id: str | None) -> str:
+    """Return whose folder this is; a new one becomes ours. Called under the lock only."""
+    names = await runtime.disk.list(path)
+    _refuse_foreign(path, names)
+    file = f"{path}/{IDENTITY_FILE}"
+    if IDENTITY_FILE not in names:
+        found = cluster_id or runtime.entropy.token_hex(16)
+        await runtime.disk.replace(file, _document(found, runtime.clock.wall_ms()))
+        return found
+    found = _parse(file, await runtime.disk.read(file))
+    if cluster_id is not None and found != cluster_id:
+        raise FormatError(
+            f"{path} belongs to cluster {found}, and not to {cluster_id} as the data folder: "
+            "give the folder that was used with it before"
+        )
+    return found
 
 
 def _refuse_foreign(path: str, names: list[str]) -> None:

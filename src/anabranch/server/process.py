@@ -155,6 +155,7 @@ async def _web_server(server: Standalone, web_socket: socket.socket) -> AsyncIte
         server_header=False,
         timeout_graceful_shutdown=limits.WEB_STOP_S_MAX,
     )
+    config.load()  # imports much, which must not hold up the loop once clients are served
     web = _WebServer(config)
     tasks = Tasks(server.report_failure)
     running = tasks.spawn("web server", web.serve(sockets=[web_socket]))
