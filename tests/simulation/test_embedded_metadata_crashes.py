@@ -141,9 +141,11 @@ async def live_and_die(world: World) -> Witness:
     witness = Witness(world.rng("work"))
     process = world.process("store")
     process.start(witness.main, tolerates=(StorageError,))
+    # A world with a slow disk needs longer to open the store at all.
+    pace = 1 + 300 * world.conditions.sync_s
     for _ in range(ROUNDS):
         # Often within recovery, else in full swing.
-        await asyncio.sleep(rng.choice((rng.uniform(0, 0.02), rng.uniform(0, 0.15))))
+        await asyncio.sleep(pace * rng.choice((rng.uniform(0, 0.02), rng.uniform(0, 0.15))))
         await bring_down(process, rng.choice(FAULTS), rng)
         process.restart()
     await asyncio.sleep(0.1)

@@ -199,6 +199,14 @@ class FileHandle:
         await asyncio.sleep(self._disk.sync_s())
         self._disk.sync(self._inode, self.path)
 
+    async def write_again(self, offset: int) -> None:
+        """See `DiskFile.write_again`."""
+        await self._drain()
+        self._inode.touch(offset)
+        await asyncio.sleep(self._disk.sync_s())
+        self._disk.check("write", self.path)
+        self._disk.sync(self._inode, self.path)
+
     async def close(self) -> None:
         """See `DiskFile.close`."""
         await self._drain()

@@ -38,6 +38,17 @@ class Inode:
         self.durable += self.seen[self.settled :]
         self.settled = len(self.seen)
 
+    def touch(self, offset: int) -> None:
+        """Count the bytes from `offset` on as written anew: the next sync brings them down.
+
+        Writing what is there already endangers nothing, so bytes that are durable stay so.
+        """
+        start = self.settled = min(self.settled, offset)
+        for durable, seen in zip(self.durable[start:], self.seen[start:], strict=False):
+            if durable != seen:
+                break
+            self.settled += 1
+
     def fail_sync(self, rng: random.Random) -> None:
         """Drop the unsynced bytes as Linux may: the pages count as clean, later syncs succeed."""
         lost = bytes(len(self.seen) - self.settled)
