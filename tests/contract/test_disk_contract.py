@@ -133,6 +133,19 @@ def test_truncate_cuts_and_the_next_append_follows_the_cut(on_disk: OnDisk) -> N
     on_disk(work)
 
 
+def test_writing_again_changes_nothing_that_can_be_read(on_disk: OnDisk) -> None:
+    async def work(disk: Disk, folder: str) -> None:
+        file = await disk.open(f"{folder}/log", create=True)
+        await append(file, b"0123456789" * 1000, sync=False)
+        for offset in (0, 4, 9_999, 10_000):
+            await file.write_again(offset)
+        await append(file, b"x")
+        await file.close()
+        assert await disk.read(f"{folder}/log") == b"0123456789" * 1000 + b"x"
+
+    on_disk(work)
+
+
 def test_create_refuses_a_name_that_is_taken(on_disk: OnDisk) -> None:
     async def work(disk: Disk, folder: str) -> None:
         await disk.replace(f"{folder}/log", b"kept")

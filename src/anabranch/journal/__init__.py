@@ -6,7 +6,8 @@ Records are opaque here; what they mean belongs to the store that writes them.
 
 from anabranch.journal.files import disk_errors
 from anabranch.journal.format import RecordPlace, segment_name
-from anabranch.journal.journal import AppendDone, Journal
+from anabranch.journal.group import AppendDone
+from anabranch.journal.journal import Journal
 from anabranch.journal.recovery import Replay, list_segments
 
 __all__ = [

@@ -2,17 +2,18 @@
 
     segment := header item*
     item    := mark | record
-    mark    := MARK_WORD u32 | own offset u64 | previous u64 | crc u32
+    mark    := MARK_WORD u32 | own offset u64 | synced u64 | crc u32
     record  := payload length u32 | crc u32 | payload
 
-Every group of records that goes to disk with one write and one sync begins with a mark. Since the
-next group is written only after the sync of the one before, **an intact mark proves that everything
-before it was durable**. That is how recovery tells a torn tail, which nobody was promised, from
-damage: bytes that do not parse are damage if an intact mark follows, and a tail if none does.
+Every group of records that goes to disk with one write and one sync begins with a mark, and an idle
+journal ends with one. A mark tells **how much was durable when it was written**: `synced` bytes of
+its own segment, or, if it is the first in its segment, all bytes of the segment before, of which
+`synced` is the length (0 if not known). That is how recovery tells a torn tail, which nobody was
+promised, from damage: bytes that do not parse are damage if an intact mark vouches for them.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -105,22 +106,22 @@ def is_torn_header(header: bytes, kind: bytes, segment: int) -> bool:
     return len(header) <= HEADER_BYTES and header != wanted and wanted.startswith(written)
 
 
-def encode_mark(segment: int, offset: int, previous: int) -> bytes:
-    """A mark; a segment's first tells how long the one before is, 0 if that is not known."""
-    checked = _MARK.pack(MARK_WORD, offset, previous, 0)[:_CHECKED_MARK_BYTES]
+def encode_mark(segment: int, offset: int, synced: int) -> bytes:
+    """A mark that will be written at `offset`."""
+    checked = _MARK.pack(MARK_WORD, offset, synced, 0)[:_CHECKED_MARK_BYTES]
     return checked + crc32c(checked, seed_of(segment)).to_bytes(4, "big")
 
 
 def decode_mark(data: memoryview, seed: int, offset: int) -> int | None:
-    """The `previous` of an intact mark that was written at `offset`, else None."""
+    """The `synced` of an intact mark that was written at `offset`, else None."""
     if len(data) < MARK_BYTES:
         return None
-    word, own, previous, crc = _MARK.unpack_from(data)
+    word, own, synced, crc = _MARK.unpack_from(data)
     if word != MARK_WORD or own != offset:
         return None
     if crc32c(data[:_CHECKED_MARK_BYTES], seed) != crc:
         return None
-    return int(previous)
+    return int(synced)
 
 
 def record_payload(data: memoryview, seed: int) -> memoryview | None:
@@ -134,15 +135,15 @@ def record_payload(data: memoryview, seed: int) -> memoryview | None:
     return payload
 
 
-def find_mark(data: bytes, seed: int, offset: int) -> int | None:
-    """The offset of the first intact mark in bytes that begin at `offset`, else None."""
+def find_marks(data: bytes, seed: int, offset: int) -> Iterator[tuple[int, int]]:
+    """Offset and `synced` of the intact marks in bytes that begin at `offset`, parsed or not."""
     view = memoryview(data)
     at = data.find(MARK_START)
     while at >= 0:
-        if decode_mark(view[at : at + MARK_BYTES], seed, offset + at) is not None:
-            return offset + at
+        synced = decode_mark(view[at : at + MARK_BYTES], seed, offset + at)
+        if synced is not None:
+            yield offset + at, synced
         at = data.find(MARK_START, at + 1)
-    return None
 
 
 class Parsed(NamedTuple):
@@ -152,10 +153,10 @@ class Parsed(NamedTuple):
     wanted_bytes: int
     """Of the item that begins after `consumed`, as far as is known; 0 if it is damaged."""
     damage: str
-    mark: int
-    """Where the last mark in the piece is, -1 if there is none."""
+    synced: int
+    """How much of the segment its marks vouch for, -1 if there is none in the piece."""
     previous: int | None
-    """What the first mark in the piece says of the segment before."""
+    """What the segment's first mark says of the segment before, if it is in the piece."""
 
 
 def parse_items(
@@ -164,31 +165,30 @@ def parse_items(
     """Cut bytes that begin at an item of a segment, handing every intact record to `replay`."""
     seed = seed_of(segment)
     at = 0
-    mark = -1
+    synced = -1
     previous: int | None = None
     total = len(data)
     while total - at >= RECORD_HEADER_BYTES:
         length, crc = RECORD_HEADER.unpack_from(data, at)
         if length == MARK_WORD:
             if total - at < MARK_BYTES:
-                return Parsed(at, MARK_BYTES, "", mark, previous)
-            found = decode_mark(data[at : at + MARK_BYTES], seed, offset + at)
-            if found is None:
-                return Parsed(at, 0, "a mark fails its checksum", mark, previous)
-            if mark < 0:
-                previous = found
-            mark = at
+                return Parsed(at, MARK_BYTES, "", synced, previous)
+            said = decode_mark(data[at : at + MARK_BYTES], seed, offset + at)
+            if said is None:
+                return Parsed(at, 0, "a mark fails its checksum", synced, previous)
+            if offset + at == HEADER_BYTES:
+                previous, said = said, HEADER_BYTES
+            synced = max(synced, said)
             at += MARK_BYTES
             continue
         if not 0 < length <= JOURNAL_RECORD_BYTES_MAX:
-            detail = f"a record cannot have {length} bytes"
-            return Parsed(at, 0, detail, mark, previous)
+            return Parsed(at, 0, f"a record cannot have {length} bytes", synced, previous)
         start = at + RECORD_HEADER_BYTES
         if total - start < length:
-            return Parsed(at, RECORD_HEADER_BYTES + length, "", mark, previous)
+            return Parsed(at, RECORD_HEADER_BYTES + length, "", synced, previous)
         payload = data[start : start + length]
         if crc32c(payload, seed ^ length) != crc:
-            return Parsed(at, 0, "a record fails its checksum", mark, previous)
+            return Parsed(at, 0, "a record fails its checksum", synced, previous)
         replay(RecordPlace(segment, offset + at, length), payload)
         at = start + length
-    return Parsed(at, RECORD_HEADER_BYTES, "", mark, previous)
+    return Parsed(at, RECORD_HEADER_BYTES, "", synced, previous)

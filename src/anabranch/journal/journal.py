@@ -7,7 +7,7 @@ A record whose append failed may or may not be there after that.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
@@ -25,9 +25,9 @@ from anabranch.journal.format import (
     RECORD_HEADER,
     RECORD_HEADER_BYTES,
     RecordPlace,
-    encode_mark,
     seed_of,
 )
+from anabranch.journal.group import AppendDone, Group
 from anabranch.journal.next_file import NextFile
 from anabranch.journal.progress import Progress
 from anabranch.journal.recovery import Recovered, Replay, recover
@@ -39,22 +39,6 @@ from anabranch.limits import (
 )
 from anabranch.runtime.disk import Disk, DiskFile
 from anabranch.runtime.network import Buffer
-
-AppendDone = Callable[[Exception | None], None]
-
-
-class _Group:
-    """What one write and one sync carry."""
-
-    __slots__ = ("buffers", "dones", "end", "segment", "size", "sync")
-
-    def __init__(self, segment: int, offset: int, previous: int, *, sync: bool) -> None:
-        self.segment = segment
-        self.end = offset + MARK_BYTES
-        self.size = 0
-        self.buffers: list[Buffer] = [encode_mark(segment, offset, previous)]
-        self.dones: list[AppendDone] = []
-        self.sync = sync
 
 
 class Journal:
@@ -73,13 +57,15 @@ class Journal:
         self._segment = 0
         self._offset = 0
         self._previous = 0
+        self._synced = 0
+        self._unsynced_mark = False
         self._seed = 0
         # What is written.
         self._file: DiskFile | None = None
         self._file_segment = 0
         self._durable = (0, 0)
-        self._queue: deque[_Group] = deque()
-        self._in_flight: _Group | None = None
+        self._queue: deque[Group] = deque()
+        self._in_flight: Group | None = None
         self._flush_scheduled = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._unmarked = False
@@ -132,22 +118,22 @@ class Journal:
             file = await disk.open(self._files.path(found.tail))
             if found.torn_bytes:
                 await file.truncate(found.tail_bytes)
-            # What was replayed must not be lost from here on, and it may be nowhere but in the
-            # page cache: a killed process did not sync it, or the sync failed.
-            await file.write_again(found.proven_bytes)
             offset = found.tail_bytes
+            self._unmarked = offset > found.proven_bytes + MARK_BYTES
+            if self._unmarked:
+                # What was replayed must not be lost from here on, and it may be nowhere but in
+                # the page cache: a killed process did not sync it, or its sync failed.
+                await file.write_again(found.proven_bytes)
         else:
             file = await self._files.create(found.tail)
             offset = HEADER_BYTES
         self._sealed = found.sealed
+        self._durable = (found.tail, offset)
         self._begin_segment(found.tail, offset, previous=0)
+        self._synced = found.proven_bytes
+        self._unsynced_mark = not self._unmarked
         self._use_file(found.tail, file)
-        self._start_group(sync=True)
-        self._flush()
-        await self._settle()
-        if self._failure is not None:
-            await self._files.close()
-            raise self._failure
+        self._mark()
 
     @property
     def pending_bytes(self) -> int:
@@ -219,6 +205,8 @@ class Journal:
     def roll(self) -> int:
         """Let the next record begin a new segment; return the number of that segment."""
         if self._offset > HEADER_BYTES and self._failure is None:
+            if self._unsynced_mark:
+                self._start_group(sync=True)  # all of a sealed segment is durable
             self._sealed.append(self._segment)
             self._begin_segment(self._segment + 1, HEADER_BYTES, previous=self._offset)
             self._schedule_flush()
@@ -230,11 +218,14 @@ class Journal:
         self._previous = previous
         self._seed = seed_of(segment)
 
-    def _start_group(self, *, sync: bool) -> _Group:
-        first = self._offset == HEADER_BYTES
-        previous = self._previous if first else 0
-        group = _Group(self._segment, self._offset, previous, sync=sync)
+    def _start_group(self, *, sync: bool) -> Group:
+        if self._offset == HEADER_BYTES:
+            synced = self._previous
+        else:
+            synced = self._synced = self._synced if self._unsynced_mark else self._offset
+        group = Group(self._segment, self._offset, synced, sync=sync)
         self._offset = group.end
+        self._unsynced_mark = not sync
         self._queue.append(group)
         return group
 
@@ -336,13 +327,15 @@ class Journal:
             if self._failure is not None:
                 raise self._failure
             await self._progress.wait()
-        await self._files.remove(segment)
-        self._sealed.remove(segment)
+        if segment in self._sealed:
+            # Taken off the list first: another caller may want to remove it as well.
+            self._sealed.remove(segment)
+            await self._files.remove(segment)
 
     async def drop_segments_below(self, segment: int) -> None:
         """Remove all segments before the given one, oldest first; see `remove_segment`."""
-        for number in [number for number in self._sealed if number < segment]:
-            await self.remove_segment(number)
+        while self._sealed and self._sealed[0] < segment:
+            await self.remove_segment(self._sealed[0])
 
     def path(self, segment: int) -> str:
         """The file of a segment."""

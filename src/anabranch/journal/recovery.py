@@ -16,7 +16,7 @@ from anabranch.journal.format import (
     RECORD_HEADER_BYTES,
     RecordPlace,
     check_header,
-    find_mark,
+    find_marks,
     is_torn_header,
     parse_items,
     seed_of,
@@ -59,8 +59,8 @@ class _Segment(NamedTuple):
     end: int
     """After the last intact item; 0 if the header was torn."""
     damage: str
-    last_mark: int
-    """Where the last intact mark is: what is before it was durable. -1 if there is none."""
+    synced: int
+    """How much its intact marks vouch for; -1 if it has none and so was never used."""
     previous: int | None
 
 
@@ -101,9 +101,9 @@ async def recover(
         segment = await _scan(disk, folder, kind, number, replay)
         if segment.damage:
             await _check_torn(disk, folder, segment, wanted[index + 1 :])
-        if before is not None and before.number == number - 1 and segment.last_mark >= 0:
+        if before is not None and before.number == number - 1 and segment.synced >= 0:
             _check_end(before, segment)
-        if segment.last_mark >= 0:
+        if segment.synced >= 0:
             tail = segment
         if segment.damage:
             break
@@ -115,7 +115,7 @@ async def recover(
         tail=tail.number,
         tail_bytes=tail.end,
         torn_bytes=tail.size - tail.end,
-        proven_bytes=tail.last_mark,
+        proven_bytes=tail.synced,
         sealed=below + [number for number in wanted if number < tail.number],
         discard=[number for number in wanted if number > tail.number],
     )
@@ -154,22 +154,21 @@ async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -
     check_header(header, file.path, kind, number)
     offset = HEADER_BYTES
     wanted_bytes = 0
-    last_mark = -1
+    synced = -1
     previous: int | None = None
     damage = ""
     while offset < size and not damage:
         data = await file.read_at(offset, max(JOURNAL_SCAN_BYTES, wanted_bytes))
         parsed = parse_items(memoryview(data), number, offset, replay)
-        if last_mark < 0:
+        if parsed.previous is not None:
             previous = parsed.previous
-        if parsed.mark >= 0:
-            last_mark = offset + parsed.mark
+        synced = max(synced, parsed.synced)
         offset += parsed.consumed
         wanted_bytes = parsed.wanted_bytes
         damage = parsed.damage
         if offset < size < offset + wanted_bytes:
             damage = f"{size - offset} bytes are left of an item of at least {wanted_bytes}"
-    return _Segment(number, file.path, size, offset, damage, last_mark, previous)
+    return _Segment(number, file.path, size, offset, damage, synced, previous)
 
 
 async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequence[int]) -> None:
@@ -178,26 +177,27 @@ async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequenc
     if size > _TORN_BYTES_MAX:
         detail = f"{damaged.damage}; {size} bytes follow, more than one write can tear"
         raise Corruption(damaged.path, damaged.end, detail)
-    places = [(damaged.number, damaged.end + 1)] + [(number, HEADER_BYTES) for number in later]
-    for number, offset in places:
+    for number in (damaged.number, *later):
         path = f"{folder}/{segment_name(number)}"
-        mark = await _find_mark_after(disk, path, number, offset)
-        if mark is not None:
-            detail = f"{damaged.damage}, although {path} is intact at byte {mark}"
+        voucher = await _find_voucher(disk, path, number, damaged)
+        if voucher is not None:
+            detail = f"{damaged.damage}, although {path} says at byte {voucher} that it was synced"
             raise Corruption(damaged.path, damaged.end, detail)
 
 
-async def _find_mark_after(disk: Disk, path: str, number: int, offset: int) -> int | None:
+async def _find_voucher(disk: Disk, path: str, number: int, damaged: _Segment) -> int | None:
+    """Where in a segment an intact mark says that the damaged bytes were durable."""
     seed = seed_of(number)
+    offset = damaged.end if number == damaged.number else HEADER_BYTES
     with disk_errors(f"recovering {path}"):
         file = await disk.open(path)
         try:
             size = await file.size()
             while offset < size:
                 data = await file.read_at(offset, JOURNAL_SCAN_BYTES)
-                found = find_mark(data, seed, offset)
-                if found is not None:
-                    return found
+                for at, synced in find_marks(data, seed, offset):
+                    if number > damaged.number or synced > damaged.end:
+                        return at
                 # A mark may lie across two pieces.
                 offset += max(len(data) - MARK_BYTES + 1, 1)
             return None

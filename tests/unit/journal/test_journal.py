@@ -183,6 +183,16 @@ async def test_segments_dropped_after_a_roll_stay_dropped(bench: Bench) -> None:
     await reopened.close()
 
 
+async def test_two_callers_may_drop_the_same_segments(bench: Bench) -> None:
+    journal = await bench.open(segment_bytes=500)
+    for number in range(10):
+        await bench.append(journal, b"%d" % number * 100)
+    first = journal.roll()
+    await asyncio.gather(journal.drop_segments_below(first), journal.drop_segments_below(first))
+    assert journal.segments() == [first]
+    await journal.close()
+
+
 async def test_a_segment_rolled_to_but_never_made_is_begun_by_the_next_life(bench: Bench) -> None:
     journal = await bench.open()
     await bench.append(journal, b"covered by a snapshot")

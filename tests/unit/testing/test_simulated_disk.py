@@ -203,6 +203,29 @@ def test_a_failed_sync_may_have_lost_the_bytes_though_later_syncs_succeed() -> N
     assert kept == {b"goodbad!", b"good\0\0\0\0"}
 
 
+def test_writing_again_saves_what_a_failed_sync_left_in_memory_only() -> None:
+    async def main(world: World) -> tuple[bytes, bytes]:
+        process = world.process("m")
+
+        async def failing(runtime: Runtime) -> bytes:
+            await runtime.disk.make_folder("/d")
+            file = await runtime.disk.open("/d/log", create=True)
+            await runtime.disk.sync_folder("/d")
+            process.machine.disk.fail_next("sync", "/d/log")
+            with pytest.raises(OSError, match="Input/output error"):
+                await append(file, b"bad!", sync=True)
+            again = await runtime.disk.open("/d/log")
+            await again.write_again(0)
+            return await runtime.disk.read("/d/log")
+
+        seen = await process.run(failing)
+        process.power_cut()
+        return seen, await process.runtime.disk.read("/d/log")
+
+    pairs = {World(seed, conditions=CALM).run(main) for seed in range(20)}
+    assert pairs == {(b"bad!", b"bad!"), (bytes(4), bytes(4))}
+
+
 def test_an_ordered_failure_happens_once_and_only_where_ordered() -> None:
     async def story(runtime: Runtime, process: Process) -> None:
         await runtime.disk.replace("/d/a", b"a")

@@ -202,9 +202,10 @@ class FileHandle:
     async def write_again(self, offset: int) -> None:
         """See `DiskFile.write_again`."""
         await self._drain()
+        self._inode.touch(offset)
         await asyncio.sleep(self._disk.sync_s())
+        self._disk.check("write", self.path)
         self._disk.sync(self._inode, self.path)
-        self._inode.write_again(offset)
 
     async def close(self) -> None:
         """See `DiskFile.close`."""

@@ -38,13 +38,16 @@ class Inode:
         self.durable += self.seen[self.settled :]
         self.settled = len(self.seen)
 
-    def write_again(self, offset: int) -> None:
-        """Bring synced bytes to the disk that a failed sync may have kept from it.
+    def touch(self, offset: int) -> None:
+        """Count the bytes from `offset` on as written anew: the next sync brings them down.
 
-        All at once: to write the same bytes in place tears nothing that was there before.
+        Writing what is there already endangers nothing, so bytes that are durable stay so.
         """
-        assert self.settled == len(self.seen), "written again before it was synced"
-        self.durable[offset:] = self.seen[offset:]
+        start = self.settled = min(self.settled, offset)
+        for durable, seen in zip(self.durable[start:], self.seen[start:], strict=False):
+            if durable != seen:
+                break
+            self.settled += 1
 
     def fail_sync(self, rng: random.Random) -> None:
         """Drop the unsynced bytes as Linux may: the pages count as clean, later syncs succeed."""
