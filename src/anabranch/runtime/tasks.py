@@ -15,27 +15,27 @@ class Tasks:
 
     def __init__(self, on_failure: FailureSink) -> None:
         self._on_failure = on_failure
-        self._running: set[asyncio.Task[Any]] = set()
+        # A dict keeps spawn order; a set's order would differ between two runs of one seed.
+        self._running: dict[asyncio.Task[Any], None] = {}
         self._closed = False
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine in the background; if it raises, the group's owner is told."""
         assert not self._closed, f"task {name} spawned after its group was closed"
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._on_failure(task.get_name(), failure)
 
     async def close(self) -> None:
         """Cancel what still runs and wait until it has ended."""
         self._closed = True
-        # Cancelled in spawn order: a set's order would differ between two runs of one seed.
-        doomed = sorted(self._running, key=lambda task: task.get_name())
+        doomed = list(self._running)
         for task in doomed:
             task.cancel()
         for task in doomed:

@@ -1,0 +1,1 @@
+"""Planted bugs, one module per product folder; see `anabranch.testing.planted`."""

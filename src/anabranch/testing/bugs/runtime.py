@@ -1,0 +1,15 @@
+"""Planted bugs of `anabranch.runtime`."""
+
+import asyncio
+from typing import Any
+
+from anabranch.runtime.tasks import Tasks
+from anabranch.testing.planted import planted
+
+
+@planted("tasks_swallow_failures", target="anabranch.runtime.tasks:Tasks._finished")
+def tasks_swallow_failures(self: Tasks, task: asyncio.Task[Any]) -> None:
+    """A background task fails and its owner is not told."""
+    self._running.pop(task, None)
+    if not task.cancelled():
+        task.exception()
