@@ -112,7 +112,8 @@ class Journal:
         return journal
 
     async def _resume(self, disk: Disk, found: Recovered) -> None:
-        for number in found.discard:
+        # Newest first: a stop in between must not leave a gap below a segment that stayed.
+        for number in reversed(found.discard):
             await disk.remove(self._files.path(number))
         if found.tail_bytes:
             file = await disk.open(self._files.path(found.tail))

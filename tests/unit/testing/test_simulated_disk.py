@@ -226,6 +226,20 @@ def test_writing_again_saves_what_a_failed_sync_left_in_memory_only() -> None:
     assert pairs == {(b"bad!", b"bad!"), (bytes(4), bytes(4))}
 
 
+async def written_again(runtime: Runtime) -> None:
+    file = await runtime.disk.open("/d/log", create=True)
+    await runtime.disk.sync_folder("/d")
+    await append(file, b"S" * 9000, sync=True)
+    while True:
+        await file.write_again(100)
+
+
+def test_a_power_cut_while_writing_again_loses_nothing_that_was_durable() -> None:
+    for step in range(60):
+        files = after(step, written_again, Process.power_cut, at_s=0.1 + 0.0001 * step)
+        assert files["/d/log"] == b"S" * 9000
+
+
 def test_an_ordered_failure_happens_once_and_only_where_ordered() -> None:
     async def story(runtime: Runtime, process: Process) -> None:
         await runtime.disk.replace("/d/a", b"a")

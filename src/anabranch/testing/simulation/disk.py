@@ -69,6 +69,19 @@ class MachineDisk:
         self.trace.record(f"disk {self.name} will fail {operation} of {path or 'any file'}")
         self._failures.append((operation, path, code))
 
+    def forget_failures(self) -> None:
+        """Take back the failures that were ordered and have not happened."""
+        self._failures.clear()
+
+    def fill_up(self, *, spare_bytes: int) -> None:
+        """Leave that much room and no more."""
+        self.capacity_bytes = self._used_bytes + spare_bytes
+        self.trace.record(f"disk {self.name} capacity {self.capacity_bytes}")
+
+    def make_room(self) -> None:
+        """Undo `fill_up`."""
+        self.capacity_bytes = None
+
     def free_bytes(self) -> int | None:
         """Room that is left; None is no limit."""
         if self.capacity_bytes is None:
@@ -202,9 +215,9 @@ class FileHandle:
     async def write_again(self, offset: int) -> None:
         """See `DiskFile.write_again`."""
         await self._drain()
-        self._inode.touch(offset)
-        await asyncio.sleep(self._disk.sync_s())
         self._disk.check("write", self.path)
+        self._inode.rewrite(offset)
+        await asyncio.sleep(self._disk.sync_s())
         self._disk.sync(self._inode, self.path)
 
     async def close(self) -> None:

@@ -32,55 +32,54 @@ class Inode:
         self.seen.extend(bytes(length - len(self.seen)))
         self.settled = min(self.settled, length)
 
+    def rewrite(self, offset: int) -> None:
+        """Count the bytes from `offset` on as not yet durable, whatever was synced before."""
+        self.settled = min(self.settled, offset)
+
     def sync(self) -> None:
         """Make the seen bytes durable."""
         del self.durable[self.settled :]
         self.durable += self.seen[self.settled :]
         self.settled = len(self.seen)
 
-    def touch(self, offset: int) -> None:
-        """Count the bytes from `offset` on as written anew: the next sync brings them down.
-
-        Writing what is there already endangers nothing, so bytes that are durable stay so.
-        """
-        start = self.settled = min(self.settled, offset)
-        for durable, seen in zip(self.durable[start:], self.seen[start:], strict=False):
-            if durable != seen:
-                break
-            self.settled += 1
-
     def fail_sync(self, rng: random.Random) -> None:
         """Drop the unsynced bytes as Linux may: the pages count as clean, later syncs succeed."""
-        lost = bytes(len(self.seen) - self.settled)
-        del self.durable[self.settled :]
-        self.durable += lost
+        start, length = self.settled, len(self.seen)
+        # What was durable before under these bytes stays; zeros are where nothing was.
+        self.durable.extend(bytes(max(0, length - len(self.durable))))
         if rng.random() < 0.5:
-            self.seen[self.settled :] = lost
-        self.settled = len(self.seen)
+            self.seen[start:] = self.durable[start:length]
+        self.settled = length
 
     def power_cut(self, rng: random.Random, *, holes: bool) -> None:
         """Keep what is durable and whatever luck leaves of the rest."""
         kept = bytes(self.durable[: self.settled])
         old, new = bytes(self.durable[self.settled :]), bytes(self.seen[self.settled :])
-        if old != new:
-            kept += rng.choice((old, new, _torn(new, rng, holes=holes)))
+        kept += new if old == new else rng.choice((old, new, _torn(old, new, rng, holes=holes)))
         self.seen[:] = kept
         self.durable[:] = kept
         self.settled = len(kept)
 
 
-def _torn(tail: bytes, rng: random.Random, *, holes: bool) -> bytes:
-    """Part of bytes that were never synced: a prefix, a prefix and zeros, or some pages."""
-    kept = bytearray(tail[: rng.randrange(len(tail) + 1)])
+def _torn(old: bytes, new: bytes, rng: random.Random, *, holes: bool) -> bytes:
+    """Part of bytes that were never synced: a prefix, a prefix and zeros, or some pages.
+
+    Where the new bytes did not come to be, the old ones show, and zeros beyond their end.
+    """
+
+    def before(start: int, length: int) -> bytes:
+        return old[start : start + length].ljust(length, b"\0")
+
+    kept = bytearray(new[: rng.randrange(len(new) + 1)])
     shape = rng.random()
     if shape < 0.2:
-        kept.extend(bytes(rng.randrange(len(tail) - len(kept) + 1)))
+        kept += before(len(kept), rng.randrange(len(new) - len(kept) + 1))
     elif shape < 0.4 and holes:
         for start in range(0, len(kept), PAGE_BYTES):
             if rng.random() < 0.5:
-                page = kept[start : start + PAGE_BYTES]
-                kept[start : start + len(page)] = bytes(len(page))
-    return bytes(kept)
+                length = len(kept[start : start + PAGE_BYTES])
+                kept[start : start + length] = before(start, length)
+    return bytes(kept) + old[len(kept) :]
 
 
 class Folder:
