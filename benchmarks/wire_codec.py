@@ -54,7 +54,7 @@ def streams() -> dict[str, bytes]:
     }
 
 
-def figures_us() -> dict[str, float]:
+def run() -> dict[str, float]:
     """Microseconds per operation, by name."""
     figures = {}
     view = memoryview(ENTRY)
@@ -95,10 +95,6 @@ def _encoding() -> dict[str, float]:
     }
 
 
-def run() -> None:
-    for label, microseconds in figures_us().items():
-        print(f"{label:34} {microseconds:8.2f} µs")
-
-
 if __name__ == "__main__":
-    run()
+    for label, microseconds in run().items():
+        print(f"{label:34} {microseconds:8.2f} µs")

@@ -138,6 +138,11 @@ class Process:
         return self.incarnation is not None
 
     @property
+    def startable(self) -> bool:
+        """Whether it has a main coroutine to start again."""
+        return self._main is not None
+
+    @property
     def runtime(self) -> Runtime:
         """The doors of the present life; begins one, without a main coroutine, if there is none."""
         return self._life().runtime

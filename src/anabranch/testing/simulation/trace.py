@@ -18,7 +18,7 @@ class Trace:
         self._hash = hashlib.sha256()
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self.lines = 0
-        self.listener: Callable[[str], None] | None = None
+        self.listener: Callable[[str], object] | None = None
         """Gets every line, to print or keep a whole run."""
 
     def record(self, text: str) -> None:

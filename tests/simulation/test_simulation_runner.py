@@ -1,0 +1,82 @@
+"""The runner of scenarios: repeatable over processes, and one command to replay a failure."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def simulate(*arguments: str, hash_seed: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    environment.pop("PYTHONHASHSEED", None)
+    if hash_seed is not None:
+        environment["PYTHONHASHSEED"] = hash_seed
+    return subprocess.run(
+        [sys.executable, "-m", "anabranch.testing.simulate", "--load", "toy_scenarios", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_seed_gives_one_digest_in_every_process_and_other_seeds_others() -> None:
+    runs = [
+        simulate("--scenario", "kept-numbers", "--seeds", "5", "--verbose", hash_seed=hash_seed)
+        for hash_seed in ("1", "2", None)
+    ]
+    for run in runs:
+        assert run.returncode == 0, run.stdout + run.stderr
+    digests = [re.findall(r"^kept-numbers (\d) ([0-9a-f]{64})$", r.stdout, re.M) for r in runs]
+    assert digests[0] == digests[1] == digests[2]
+    assert [seed for seed, _ in digests[0]] == list("01234")
+    assert len({digest for _, digest in digests[0]}) == 5
+
+
+def test_a_failure_prints_the_command_that_replays_it(tmp_path: Path) -> None:
+    found = simulate("--scenario", "forgetful-numbers", "--seeds", "500")
+    assert found.returncode == 1, found.stdout + found.stderr
+    command = re.search(
+        r"^replay with: make sim SCENARIO=forgetful-numbers SEED=(\d+)$", found.stdout, re.M
+    )
+    assert command is not None, found.stdout
+    assert "acknowledged numbers are lost" in found.stdout
+    assert "last lines of the trace" in found.stdout
+    assert "power cut server" in found.stdout
+    trace = tmp_path / "trace"
+    again = simulate("--scenario", "forgetful-numbers", "--seed", command[1], "--trace", str(trace))
+    assert again.returncode == 1
+    assert _digest(again.stdout) == _digest(found.stdout)
+    assert trace.read_text().splitlines()[-1].strip() in again.stdout
+
+
+def _digest(output: str) -> str:
+    (digest,) = re.findall(r"^digest ([0-9a-f]{64})$", output, re.M)
+    return str(digest)
+
+
+def test_a_set_of_seeds_must_reach_its_marks_together() -> None:
+    run = simulate("--scenario", "kept-numbers", "--seeds", "50")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"50 seeds passed, [\d.]+ seeds/s", run.stdout)
+    assert re.search(r"^ +22500 operations$", run.stdout, re.M)
+    empty = simulate("--scenario", "empty", "--seeds", "50")
+    assert empty.returncode == 1
+    assert "empty FAILED: no seed reached the moon, the stars" in empty.stdout
+
+
+def test_an_unknown_scenario_is_refused_with_the_known_names() -> None:
+    run = simulate("--scenario", "nonsense")
+    assert run.returncode == 2
+    assert "no scenario nonsense; there are: " in run.stdout
+    assert "kept-numbers" in run.stdout
+
+
+def test_scenarios_are_listed() -> None:
+    run = simulate("--list")
+    assert run.returncode == 0
+    assert {"forgetful-numbers", "kept-numbers"} <= set(run.stdout.split())
