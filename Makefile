@@ -37,8 +37,8 @@ check: $(STAMP) ## style, types, layers, tidiness: seconds
 sim: $(STAMP) ## simulate: make sim [SCENARIO=name] [SEEDS=50] [SEED=n replays one]
 	$(BIN)/python -m anabranch.testing.simulate $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50))
 
-goals: $(STAMP) ## which wanted behaviours are proven, claimed, open
-	$(BIN)/python -m anabranch.testing.goals
+goals: $(STAMP) ## which wanted behaviours are proven, claimed, open (ARGS="--group core --all")
+	$(BIN)/python -m anabranch.testing.goals $(ARGS)
 
 bench: $(STAMP) servers ## measure beside the peers (ARGS="name ...")
 	$(BIN)/python -m benchmarks $(ARGS)

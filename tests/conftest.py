@@ -1,23 +1,70 @@
 """What every test run shares: the goal marker, its record, and honesty about what was left out."""
 
+import importlib.util
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
+from typing import Any
 
 import pytest
 
-from anabranch.testing import goals
+from anabranch.testing.goal_results import Claim, load_results, merge, save_results
+from anabranch.testing.goals import load_goals
 
-_known = goals.load_goals()
-_results: list[str] = []
+_known_goals = load_goals()
+_collected: dict[str, list[Claim]] = {}
+"""By test, also of those that are left out; empty lists for tests without a marker."""
+_outcomes: dict[str, bool] = {}
 _peers_left_out = 0
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for mark in item.iter_markers("goal"):
-            if mark.args[0] not in _known:
-                raise pytest.UsageError(f"{item.nodeid}: unknown goal {mark.args[0]!r}")
+@cache
+def _known_bugs() -> frozenset[str]:
+    if importlib.util.find_spec("anabranch.testing.planted") is None:
+        return frozenset()
+    from anabranch.testing.planted import load_bugs
+
+    return frozenset(load_bugs())
+
+
+def _claims_of(item: pytest.Item) -> list[Claim]:
+    peer = item.get_closest_marker("peer") is not None
+    claims = []
+    for mark in item.iter_markers("goal"):
+        claim = _claim_of(item.nodeid, peer, *mark.args, **mark.kwargs)
+        if claim.goal not in _known_goals:
+            raise ValueError(f"{item.nodeid}: unknown goal {claim.goal!r}, see tests/goals.tsv")
+        if claim.broken_by and claim.broken_by not in _known_bugs():
+            raise ValueError(f"{item.nodeid}: unknown planted bug {claim.broken_by!r}")
+        claims.append(claim)
+    return claims
+
+
+def _claim_of(
+    test: str, peer: bool, goal: str, *, part: str | None = None, broken_by: str | None = None
+) -> Claim:
+    return Claim(goal, part or "", test, broken_by or "", peer)
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    if skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but nothing may be skipped in CI: {report.longrepr}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report: pytest.CollectReport = yield
+    _fail_if_skipped(report)
+    for item in report.result or ():
+        if isinstance(item, pytest.Item):
+            try:
+                _collected[item.nodeid] = _claims_of(item)
+            except (TypeError, ValueError) as error:
+                report.outcome = "failed"
+                report.longrepr = f"{item.nodeid}: bad goal marker: {error}"
+    return report
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -26,33 +73,45 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    if report.when == "call" or report.failed or report.skipped:
-        if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
-            report.outcome = "failed"
-            report.longrepr = f"skipped, but nothing may be skipped in CI: {report.longrepr}"
-        for mark in item.iter_markers("goal"):
-            fields = (
-                mark.args[0],
-                str(mark.kwargs.get("part") or ""),
-                item.nodeid.replace("\t", " ").replace("\n", " "),
-                str(mark.kwargs.get("broken_by") or ""),
-                "1" if item.get_closest_marker("peer") else "0",
-                "1" if report.passed else "0",
-            )
-            _results.append("\t".join(fields))
+def pytest_runtest_makereport() -> Iterator[None]:
+    report: pytest.TestReport = yield
+    _fail_if_skipped(report)
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    passed_so_far = report.when == "setup" or _outcomes.get(report.nodeid, False)
+    _outcomes[report.nodeid] = passed_so_far and report.passed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker collected: the controller of a parallel run collects nothing."""
+    global _peers_left_out
+    output = getattr(node, "workeroutput", None)
+    if output is not None:
+        _peers_left_out = output["peers_left_out"]
+        for test, claims in output["collected"]:
+            _collected[test] = [Claim(*fields) for fields in claims]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if not _results:
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["peers_left_out"] = _peers_left_out
+        config.workeroutput["collected"] = [
+            (test, [tuple(claim) for claim in claims]) for test, claims in _collected.items()
+        ]
         return
-    goals.RESULTS.mkdir(exist_ok=True)
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    kind = "peer" if session.config.getoption("-m") == "peer" else "own"
-    path = Path(goals.RESULTS / f"goals-{kind}-{worker}.tsv")
-    path.write_text("\n".join(_results) + "\n")
+    if config.option.collectonly or not _outcomes:
+        return
+    chosen_by_name = any("::" in argument for argument in config.args)
+    files = {test.partition("::")[0] for test in _collected}
+    claims = [claim for claims in _collected.values() for claim in claims]
+    known = load_results(config.rootpath)
+    merged = merge(known, claims, _outcomes, () if chosen_by_name else files)
+    if merged != known:
+        save_results(config.rootpath, merged)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,12 +1,12 @@
 """The goal map: which wanted behaviours are proven, claimed or open.
 
-    python -m anabranch.testing.goals [--group core] [--output json]
+    python -m anabranch.testing.goals [--group core] [--output json] [--all] [--record]
 
 `tests/goals.tsv` lists every wanted behaviour. A test that shows one carries
-`@pytest.mark.goal(id, part=..., broken_by=...)`; each run of the tests leaves its outcomes in
-`tests/.results/`. A row is *proven* when all its tests passed and each names a planted bug that
-is recorded to make it fail in the present code, or is one with a real peer; *claimed* when its
-tests passed without that; *open* when wanted now and neither; *later* otherwise.
+`@pytest.mark.goal(id, part=..., broken_by=...)`; each run of the tests leaves its outcomes behind.
+A row is *proven* when all its tests passed and each names a planted bug that is recorded to make
+it fail in the present code, or is one with a real peer; *claimed* when its tests passed without
+that; *open* when wanted now and neither; *later* otherwise.
 """
 
 import argparse
@@ -14,12 +14,14 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.testing.goal_results import Claim, Outcome, load_results
+
 ROOT = Path(__file__).parents[3]
 GOALS = ROOT / "tests" / "goals.tsv"
-RESULTS = ROOT / "tests" / ".results"
 PLANTED_RECORD = ROOT / "tests" / "planted_record.tsv"
 STATE = ROOT / "tests" / "goals_state.tsv"
 _RANK = {"later": 0, "open": 0, "claimed": 1, "proven": 2}
@@ -32,15 +34,8 @@ class Goal(NamedTuple):
     words: str
 
 
-class Shown(NamedTuple):
-    """The outcome of one test that shows a row."""
-
-    goal: str
-    part: str
-    test: str
-    broken_by: str
-    peer: bool
-    passed: bool
+Shown = tuple[Claim, Outcome]
+"""A test that shows a row, and how its newest run ended."""
 
 
 def load_goals() -> dict[str, Goal]:
@@ -49,18 +44,18 @@ def load_goals() -> dict[str, Goal]:
     return {row[0]: Goal(row[1], row[2]) for row in rows}
 
 
-def load_results() -> dict[str, list[Shown]]:
-    """The newest outcome of each test, by row."""
-    newest: dict[tuple[str, str], Shown] = {}
-    for path in sorted(RESULTS.glob("goals-*.tsv"), key=lambda file: file.stat().st_mtime):
-        for line in path.read_text().splitlines():
-            goal, part, test, broken_by, peer, passed = line.split("\t")
-            shown = Shown(goal, part, test, broken_by, peer == "1", passed == "1")
-            newest[goal, test] = shown
-    by_goal: dict[str, list[Shown]] = defaultdict(list)
-    for shown in newest.values():
-        by_goal[shown.goal].append(shown)
-    return by_goal
+def load_state() -> dict[str, str]:
+    """Where rows stood when that was last committed; rows that were open are left out."""
+    if not STATE.exists():
+        return {}
+    rows = [line.split("\t") for line in STATE.read_text().splitlines()[1:]]
+    return {row[0]: row[1] for row in rows}
+
+
+def save_state(statuses: Mapping[str, str]) -> None:
+    """Note where rows stand, to be committed."""
+    rows = [f"{name}\t{status}\n" for name, status in statuses.items() if _RANK[status]]
+    STATE.write_text("id\tstatus\n" + "".join(rows))
 
 
 def code_digest() -> str:
@@ -80,22 +75,57 @@ def recorded_bugs() -> set[str]:
     return {row[0] for row in rows if row[1] == present}
 
 
-def status_of(goal: Goal, shown: list[Shown], bugs: set[str]) -> str:
-    """Where one row stands."""
-    if not shown or not all(each.passed for each in shown):
-        return "later" if goal.when == "later" and not shown else "open"
-    if all(each.peer or (each.broken_by and each.broken_by in bugs) for each in shown):
+def status_of(goal: Goal, shown: Sequence[Shown], bugs: Collection[str]) -> str:
+    """Where one row stands. A test that was not run counts neither for nor against a claim."""
+    outcomes = {outcome for _, outcome in shown}
+    if not shown:
+        return "later" if goal.when == "later" else "open"
+    if Outcome.FAILED in outcomes or Outcome.PASSED not in outcomes:
+        return "open"
+    if Outcome.NOT_RUN not in outcomes and all(_is_proof(claim, bugs) for claim, _ in shown):
         return "proven"
     return "claimed"
 
 
-def fallen_back(statuses: dict[str, str]) -> list[str]:
-    """Rows that stand lower than the committed state says."""
-    if not STATE.exists():
-        return []
-    rows = [line.split("\t") for line in STATE.read_text().splitlines()[1:]]
-    return [f"{row[0]}: {row[1]} -> {statuses.get(row[0], 'gone')}" for row in rows
-            if _RANK[statuses.get(row[0], "open")] < _RANK[row[1]]]  # fmt: skip
+def _is_proof(claim: Claim, bugs: Collection[str]) -> bool:
+    return claim.peer or claim.broken_by in bugs
+
+
+def fallen_back(
+    committed: Mapping[str, str],
+    statuses: Mapping[str, str],
+    shown: Mapping[str, Sequence[Shown]],
+) -> list[str]:
+    """Rows that stand lower than the committed state says.
+
+    A row with tests that were not run here is not judged. Neither is a proof whose tests still
+    pass: it is bound to the code it was made on, and waits to be made again.
+    """
+    fallen = []
+    for name, before in committed.items():
+        now = statuses.get(name, "gone")
+        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in shown.get(name, ()))
+        if _RANK.get(now, 0) == 0 < _RANK[before] and not unknown:
+            fallen.append(f"{name}: was {before}, is {now}")
+    return fallen
+
+
+def _print_map(
+    goals: Mapping[str, Goal],
+    statuses: Mapping[str, str],
+    shown: Mapping[str, Sequence[Shown]],
+    *,
+    everything: bool,
+) -> None:
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, status in statuses.items():
+        groups[name.split(".")[0]][status] += 1
+        if everything or _RANK[status]:
+            parts = sorted({claim.part for claim, _ in shown.get(name, ()) if claim.part})
+            suffix = f"  [{', '.join(parts)}]" if parts else ""
+            print(f"{name:10} {status:8} {goals[name].words}{suffix}")
+    for group, counts in groups.items():
+        print(f"{group:6}", *(f"{counts[status]} {status}" for status in _RANK), sep="  ")
 
 
 def main() -> int:
@@ -104,27 +134,26 @@ def main() -> int:
     parser.add_argument("--group", help="only rows of this group, such as core")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="also print rows that are open or later")
+    parser.add_argument("--record", action="store_true", help=f"write tests/{STATE.name}")
     options = parser.parse_args()
-    goals, results, bugs = load_goals(), load_results(), recorded_bugs()
-    unknown = sorted(set(results) - set(goals))
-    statuses = {name: status_of(goal, results.get(name, []), bugs) for name, goal in goals.items()}
+    goals, bugs = load_goals(), recorded_bugs()
+    shown: dict[str, list[Shown]] = defaultdict(list)
+    for claim, outcome in load_results(ROOT).items():
+        shown[claim.goal].append((claim, outcome))
+    unknown = sorted(set(shown) - set(goals))
+    statuses = {name: status_of(goal, shown[name], bugs) for name, goal in goals.items()}
     chosen = {n: s for n, s in statuses.items() if options.group in (None, n.split(".")[0])}
+    if not chosen:
+        parser.error(f"no group {options.group!r}")
     if options.output == "json":
         print(json.dumps({"rows": chosen, "unknown": unknown}, indent=1))
     else:
-        for name, status in chosen.items():
-            if options.all or status in ("proven", "claimed"):
-                parts = sorted({each.part for each in results.get(name, []) if each.part})
-                suffix = f"  [{', '.join(parts)}]" if parts else ""
-                print(f"{name:10} {status:8} {goals[name].words}{suffix}")
-        groups: dict[str, Counter[str]] = defaultdict(Counter)
-        for name, status in chosen.items():
-            groups[name.split(".")[0]][status] += 1
-        for group, counts in groups.items():
-            print(f"{group:6}", *(f"{counts[status]} {status}" for status in _RANK), sep="  ")
-    fallen = fallen_back(statuses) if results else []
+        _print_map(goals, chosen, shown, everything=options.all)
+    fallen = fallen_back(load_state(), statuses, shown) if any(shown.values()) else []
     for line in [*(f"unknown goal id: {name}" for name in unknown), *fallen]:
         print(line, file=sys.stderr)
+    if options.record and not unknown:
+        save_state(statuses)
     return 1 if unknown or fallen else 0
 
 

@@ -1,0 +1,36 @@
+"""Every example runs against a server of ours, as a user would run it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.servers import anabranch_standalone
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LAST_LINES = {
+    "produce_consume.py": r"received 40 messages on a shared subscription: \[[1-9]\d*, [1-9]\d*\]",
+}
+
+
+@pytest.fixture(scope="module")
+def url():
+    with anabranch_standalone() as server:
+        yield server.service_url
+
+
+def test_every_example_is_run():
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == LAST_LINES.keys()
+
+
+@pytest.mark.parametrize("name", LAST_LINES)
+def test_example(url, name):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, "--url", url],
+        capture_output=True, text=True, check=False, timeout=100, env=os.environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(LAST_LINES[name], done.stdout.splitlines()[-1])

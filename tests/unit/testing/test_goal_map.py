@@ -1,0 +1,84 @@
+"""The goal map: where a row stands, what counts as falling back, how runs are merged."""
+
+import pytest
+
+from anabranch.testing.goal_results import Claim, Outcome, load_results, merge, save_results
+from anabranch.testing.goals import Goal, fallen_back, status_of
+
+NOW, LATER = Goal("now", ""), Goal("later", "")
+PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
+
+
+def claim(test="tests/test_a.py::test_x", *, broken_by="", peer=False, part="", goal="core.M1"):
+    return Claim(goal, part, test, broken_by, peer)
+
+
+@pytest.mark.parametrize(
+    ("goal", "shown", "status"),
+    [
+        (NOW, [], "open"),
+        (LATER, [], "later"),
+        (LATER, [(claim(), FAILED)], "open"),
+        (LATER, [(claim(), PASSED)], "claimed"),
+        (NOW, [(claim(), PASSED)], "claimed"),
+        (NOW, [(claim(), PASSED), (claim("b"), FAILED)], "open"),
+        (NOW, [(claim(), NOT_RUN)], "open"),
+        (NOW, [(claim(), PASSED), (claim("b", peer=True), NOT_RUN)], "claimed"),
+        (NOW, [(claim(peer=True), PASSED)], "proven"),
+        (NOW, [(claim(broken_by="found"), PASSED)], "proven"),
+        (NOW, [(claim(broken_by="not_found"), PASSED)], "claimed"),
+        (NOW, [(claim(broken_by="found"), PASSED), (claim("b"), PASSED)], "claimed"),
+        (NOW, [(claim(broken_by="found"), PASSED), (claim("b", peer=True), NOT_RUN)], "claimed"),
+    ],
+)
+def test_status(goal, shown, status):
+    assert status_of(goal, shown, {"found"}) == status
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "shown", "fell"),
+    [
+        ("claimed", "open", [(claim(), FAILED)], ["core.M1: was claimed, is open"]),
+        ("claimed", "open", [], ["core.M1: was claimed, is open"]),
+        ("proven", "open", [(claim(), FAILED)], ["core.M1: was proven, is open"]),
+        ("proven", "claimed", [(claim(), PASSED)], []),
+        ("claimed", "open", [(claim(), NOT_RUN)], []),
+        ("claimed", "proven", [(claim(peer=True), PASSED)], []),
+    ],
+)
+def test_fallen_back(before, now, shown, fell):
+    assert fallen_back({"core.M1": before}, {"core.M1": now}, {"core.M1": shown}) == fell
+
+
+def test_a_committed_row_that_is_gone_has_fallen_back():
+    assert fallen_back({"core.M1": "claimed"}, {}, {}) == ["core.M1: was claimed, is gone"]
+
+
+def test_a_partial_run_changes_only_what_it_ran():
+    first, second = claim("f.py::test_1"), claim("f.py::test_2")
+    known = {first: PASSED, second: PASSED}
+    merged = merge(known, [first], {"f.py::test_1": False}, ())
+    assert merged == {first: FAILED, second: PASSED}
+
+
+def test_a_test_left_out_keeps_its_last_outcome():
+    peer = claim("f.py::test_1", peer=True)
+    assert merge({}, [peer], {}, {"f.py"}) == {peer: NOT_RUN}
+    assert merge({peer: PASSED}, [peer], {}, {"f.py"}) == {peer: PASSED}
+
+
+def test_a_test_that_is_gone_from_a_whole_file_is_forgotten():
+    gone, elsewhere = claim("f.py::test_gone"), claim("g.py::test")
+    assert merge({gone: PASSED, elsewhere: PASSED}, [], {}, {"f.py"}) == {elsewhere: PASSED}
+
+
+def test_a_changed_marker_replaces_the_old_one():
+    old, new = claim("f.py::test_1"), claim("f.py::test_1", part="memory")
+    assert merge({old: PASSED}, [new], {"f.py::test_1": True}, ()) == {new: PASSED}
+
+
+def test_results_are_read_back_unless_their_file_is_gone(tmp_path):
+    here, gone = claim("here.py::test", broken_by="b", part="p", peer=True), claim("gone.py::test")
+    (tmp_path / "here.py").touch()
+    save_results(tmp_path, {here: PASSED, gone: FAILED})
+    assert load_results(tmp_path) == {here: PASSED}

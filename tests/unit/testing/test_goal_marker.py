@@ -1,0 +1,98 @@
+"""The hooks of `tests/conftest.py`, run on small test files in a folder of their own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.goal_results import Claim, Outcome, load_results
+
+CONFTEST = Path(__file__).parents[2] / "conftest.py"
+HEAD = "import pytest\n"
+INI = "[pytest]\nmarkers =\n  goal: a row\n  peer: a peer\n"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run pytest on a file with the given text; returns exit code and output."""
+    shutil.copy(CONFTEST, tmp_path)
+    (tmp_path / "pytest.ini").write_text(INI)
+
+    def call(text: str, *options: str, ci: str = "") -> tuple[int, str]:
+        (tmp_path / "test_small.py").write_text(HEAD + text)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+            env={**os.environ, "CI": ci},
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("'core.M999'", "unknown goal 'core.M999'"),
+        ("'core.M1', broken_by='no_such_bug'", "unknown planted bug 'no_such_bug'"),
+        ("'core.M1', prat='x'", "prat"),
+        ("", "goal"),
+    ],
+)
+def test_a_bad_marker_is_a_collection_error(run, arguments, words):
+    code, output = run(f"@pytest.mark.goal({arguments})\ndef test_x(): pass\n")
+    assert code == 2
+    assert "ERROR collecting test_small.py" in output
+    assert words in output
+
+
+@pytest.mark.parametrize("parallel", [(), ("-n", "2")])
+def test_outcomes_and_left_out_peers_are_the_same_in_parallel(run, tmp_path, parallel):
+    text = """
+@pytest.mark.goal("core.M1", part="good")
+def test_good(): pass
+
+@pytest.mark.goal("core.M2")
+def test_bad(): assert False
+
+@pytest.fixture
+def broken_end():
+    yield
+    raise RuntimeError
+
+@pytest.mark.goal("core.M3")
+def test_breaks_at_the_end(broken_end): pass
+
+@pytest.mark.peer
+@pytest.mark.goal("core.M1")
+def test_peer(): pass
+"""
+    code, output = run(text, "-m", "not peer", *parallel)
+    assert code == 1
+    assert output.count("1 peer tests left out") == 1
+    assert load_results(tmp_path) == {
+        Claim("core.M1", "good", "test_small.py::test_good", "", False): Outcome.PASSED,
+        Claim("core.M2", "", "test_small.py::test_bad", "", False): Outcome.FAILED,
+        Claim("core.M3", "", "test_small.py::test_breaks_at_the_end", "", False): Outcome.FAILED,
+        Claim("core.M1", "", "test_small.py::test_peer", "", True): Outcome.NOT_RUN,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@pytest.mark.skip(reason='tired')\ndef test_x(): pass\n",
+        "def test_x(): pytest.skip('tired')\n",
+        "pytest.skip('tired', allow_module_level=True)\n",
+    ],
+)
+def test_nothing_may_be_skipped_in_ci(run, text):
+    code, _ = run(text)
+    assert code in (0, 5)
+    code, output = run(text, ci="true")
+    assert code in (1, 2)
+    assert "nothing may be skipped in CI" in output
+    assert "tired" in output
