@@ -14,7 +14,7 @@ from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
-from anabranch.errors import ProtocolError
+from anabranch.errors import InputError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
@@ -337,21 +337,25 @@ class Session:
             return
         consumer, subscription, topic = opened
         if ack.txn is not None:
-            if ack.request_id is not None:
-                self.reply(
-                    replies.ack_response(
-                        ack.consumer_id,
-                        ack.request_id,
-                        (ServerError.NotAllowedError, "transactions are not served"),
-                        txn=ack.txn,
-                    )
-                )
+            self._refuse_ack(ack, ServerError.NotAllowedError, "transactions are not served")
             return
-        subscription.acknowledge(consumer, ack)
+        try:
+            subscription.acknowledge(consumer, ack)
+        except InputError as error:
+            self._refuse_ack(ack, ServerError.MetadataError, str(error))
+            return
         if ack.request_id is not None:
             subscription.cursor.flush(
                 partial(self._acknowledged, topic, ack.consumer_id, ack.request_id)
             )
+
+    def _refuse_ack(self, ack: Ack, code: ServerError, text: str) -> None:
+        self._log.info("ack_refused", consumer=ack.consumer_id, reason=text)
+        if ack.request_id is not None:
+            answer = replies.ack_response(
+                ack.consumer_id, ack.request_id, (code, text), txn=ack.txn
+            )
+            self.reply(answer)
 
     def _acknowledged(
         self, topic: Topic, consumer_id: int, request_id: int, error: Exception | None

@@ -142,13 +142,16 @@ class Subscription:
             entries = self._ledger.read_cached(start, count, limits.READ_BATCH_BYTES_MAX)
             if entries is None:
                 self._reading = True
-                self._tasks.spawn(f"read {self.name}", self._read(start, count, replays))
+                # The generation of now: a rewind may come before the task has begun.
+                read = self._read(start, count, replays, self._generation)
+                self._tasks.spawn(f"read {self.name}", read)
                 return
             if not self._deliver(entries, replays):
                 return
 
-    async def _read(self, start: Position, count: int, replays: list[Position]) -> None:
-        generation = self._generation
+    async def _read(
+        self, start: Position, count: int, replays: list[Position], generation: int
+    ) -> None:
         try:
             entries = await self._ledger.read(start, count, limits.READ_BATCH_BYTES_MAX)
         except AnabranchError as error:

@@ -1,6 +1,7 @@
 """The topics this broker serves: opened on first use, one opening at a time for each."""
 
 import asyncio
+from typing import NamedTuple
 
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
@@ -14,6 +15,11 @@ from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError
 
 _log = get_logger("broker")
+
+
+class _Opening(NamedTuple):
+    create: bool
+    done: asyncio.Future[Topic]
 
 
 class Topics:
@@ -34,7 +40,7 @@ class Topics:
         self._tasks = tasks
         self._auto_create = auto_create
         self._open: dict[TopicName, Topic] = {}
-        self._opening: dict[TopicName, asyncio.Future[Topic]] = {}
+        self._opening: dict[TopicName, _Opening] = {}
         self._closing: dict[TopicName, asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -61,19 +67,28 @@ class Topics:
             )
         if self._stopped:
             raise Refused(ServerError.ServiceNotReady, "the broker is being stopped")
-        topic = self._open.get(name)
-        if topic is not None:
-            return topic
-        opening = self._opening.get(name)
-        if opening is None:
-            opening = asyncio.get_running_loop().create_future()
-            # Nobody may be waiting any more when the opening fails; that is no error by itself.
-            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._opening[name] = opening
-            self._tasks.spawn(
-                f"open {name}", self._load(name, create and self._auto_create, opening)
-            )
-        return await asyncio.shield(opening)
+        create = create and self._auto_create
+        while True:
+            topic = self._open.get(name)
+            if topic is not None:
+                return topic
+            opening = self._opening.get(name)
+            if opening is None:
+                opening = self._begin_opening(name, create)
+            try:
+                return await asyncio.shield(opening.done)
+            except Refused as error:
+                # Somebody who does not create topics was first; now it is this caller's turn.
+                if error.code != ServerError.TopicNotFound or opening.create or not create:
+                    raise
+
+    def _begin_opening(self, name: TopicName, create: bool) -> _Opening:
+        done: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting any more when the opening fails; that is no error by itself.
+        done.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+        opening = self._opening[name] = _Opening(create, done)
+        self._tasks.spawn(f"open {name}", self._load(name, create, done))
+        return opening
 
     async def _load(self, name: TopicName, create: bool, opening: asyncio.Future[Topic]) -> None:
         try:

@@ -41,7 +41,8 @@ class Attachment:
         self.closed = False
         self._lost = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._attached_once = False
+        self.attachments = 0
+        """How often it was attached. What was unanswered when it was lost may be there twice."""
 
     async def attach(self, connection: BrokerConnection) -> None:
         """Open on a fresh connection."""
@@ -75,12 +76,12 @@ class Attachment:
             except OutcomeUnknown:
                 pass
             except BrokerRefused as error:
-                first = not self._attached_once
+                first = self.attachments == 0
                 if error.code in _FINAL or (first and error.code in _FINAL_AT_FIRST):
                     self._end(error)
                     return
             else:
-                self._attached_once = True
+                self.attachments += 1
                 delay_s = limits.RECONNECT_DELAY_S_MIN
                 if not self._ready.done():
                     self._ready.set_result(None)

@@ -62,8 +62,9 @@ class Consumer(Attachment):
         self._queue: deque[Received] = deque()
         self._arrived = asyncio.Event()
         self._taken = 0
-        self.attachments = 0
-        """How often it was attached: messages received under an earlier one may come again."""
+        # Raised by every rewind; what was on its way before it is dropped. Ordered types only:
+        # elsewhere nothing is sent twice by a redelivery.
+        self._epoch = 0 if subscription_type == "exclusive" else None
 
     async def receive(self) -> Received:
         """Return the next message, waiting for one.
@@ -105,8 +106,11 @@ class Consumer(Attachment):
     def redeliver(self) -> None:
         """Ask for everything unacknowledged again."""
         self._queue.clear()
+        if self._epoch is not None:
+            self._epoch += 1
         if self.connection is not None:
-            self.connection.write([encode(requests.redeliver(self._id))])
+            again = requests.redeliver(self._id, consumer_epoch=self._epoch)
+            self.connection.write([encode(again)])
             self._permit(self._queue_messages)
 
     async def attach(self, connection: BrokerConnection) -> None:
@@ -128,6 +132,7 @@ class Consumer(Attachment):
                             request_id,
                             consumer_name=self._name,
                             initial_position=self._initial,
+                            consumer_epoch=self._epoch,
                         )
                     )
                 ],
@@ -137,12 +142,13 @@ class Consumer(Attachment):
             raise
         if connection.closed or self._id not in connection.consumers:
             raise OutcomeUnknown("closed right after it was opened")
-        self.attachments += 1
         self.connection = connection
         self._permit(self._queue_messages)
 
     def on_message(self, message: Message) -> None:
         """See `MessageTaker.on_message`."""
+        if self._epoch is not None and message.consumer_epoch != self._epoch:
+            return
         metadata = read_metadata(message.entry)
         self._queue.append(
             Received(

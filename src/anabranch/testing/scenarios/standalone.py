@@ -1,0 +1,233 @@
+"""A standalone server, two producers and three consumers, while the server and the net are hurt.
+
+What the clients saw is judged by the same rules as a run on real processes. Two things are asked
+on top: an acknowledgement that was answered is never forgotten, and after the faults everything
+that was acknowledged arrives.
+"""
+
+import asyncio
+from typing import Final
+
+from anabranch.client import BrokerRefused, Client, Consumer
+from anabranch.errors import AnabranchError, OutcomeUnknown
+from anabranch.ids import Position
+from anabranch.runtime import Runtime
+from anabranch.server.assembly import Standalone
+from anabranch.server.settings import Settings
+from anabranch.testing.simulation.nemesis import DEFAULT_WEIGHTS, STORAGE_WEIGHTS, Nemesis
+from anabranch.testing.simulation.process import ProcessFailed
+from anabranch.testing.simulation.scenario import scenario
+from anabranch.testing.simulation.world import World
+from anabranch.verify import payload
+from anabranch.verify.records import (
+    CONNECTION_LOST,
+    Delivery,
+    Drained,
+    Event,
+    Outcome,
+    Place,
+    Record,
+    Send,
+    Sent,
+    Subscribed,
+    SubscriptionType,
+)
+from anabranch.verify.rules import Judge
+from anabranch.verify.verdict import conclude
+
+SERVER: Final = "server"
+URL: Final = f"pulsar://{SERVER}:6650"
+TOPIC: Final = "persistent://public/default/orders"
+RUN: Final = "00" * 8
+PRODUCERS: Final = 2
+MESSAGES_EACH: Final = 300
+KEYS: Final = 7
+FAULTS: Final = 8
+DRAIN_S_MAX: Final = 300.0
+ORDERED, QUEUE = "ordered", "queue"
+_NOT_TIMED: Final = "C14"
+"""How long clients wait is up to the faults here, not to the server."""
+
+
+async def serve(runtime: Runtime) -> None:
+    """The server's process: the same assembly as `anabranch standalone`."""
+    server = Standalone(runtime, Settings(host=SERVER, data="/data"))
+    await server.start()
+    failure = await server.serve_until(asyncio.Event())
+    assert failure is not None, "a server without a stop signal ends only by failing"
+    raise failure
+
+
+class Story:
+    """What happened, as the clients saw it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.records: list[Record] = []
+        self.acknowledged: set[tuple[int, int]] = set()
+        """Sends that were answered."""
+        self.delivered: dict[str, set[tuple[int, int]]] = {ORDERED: set(), QUEUE: set()}
+        self.settled: set[Position] = set()
+        """Entries of the ordered subscription whose acknowledgement was answered."""
+        self.progress = asyncio.Event()
+
+    def add(self, record: Record) -> None:
+        """Keep a record, stamped with the virtual time."""
+        self.records.append(record._replace(t=self.world.now_s()))
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """A background task of a client failed: that is never part of the story."""
+        self.world.fail(ProcessFailed(f"{name}: {error!r}"), error)
+
+    def judge(self) -> None:
+        """Fail with the verdict if the clients saw anything they should not have."""
+        judge = Judge(dedup=False)
+        for record in self.records:
+            judge.see(record)
+        verdict = conclude(judge)
+        wrong = [rule for rule in judge.rules if rule.violations and rule.id != _NOT_TIMED]
+        assert not wrong, verdict.as_text()
+        assert not verdict.reasons, verdict.as_text()
+
+
+async def produce(story: Story, runtime: Runtime, number: int) -> None:
+    """Publish and note every outcome."""
+    client = Client(URL, runtime, on_failure=story.fail)
+    producer = await client.producer(TOPIC, name=f"producer-{number}", in_flight_max=50)
+    attachments = producer.attachments
+    waiting: list[asyncio.Future[Position]] = []
+
+    def answered(seq: int, answer: asyncio.Future[Position]) -> None:
+        nonlocal attachments
+        if producer.attachments != attachments:
+            attachments = producer.attachments
+            story.add(Event(CONNECTION_LOST, f"producer {number}", number))
+        error = answer.exception()
+        if error is None:
+            position = answer.result()
+            place = Place(-1, position.ledger_id, position.entry_id, -1)
+            story.acknowledged.add((number, seq))
+            story.add(Sent(number, 0, seq, Outcome.OK, place))
+        else:
+            refused = isinstance(error, BrokerRefused)
+            outcome = Outcome.FAIL if refused else Outcome.UNKNOWN
+            story.add(Sent(number, 0, seq, outcome, None, str(error)))
+
+    for seq in range(MESSAGES_EACH):
+        key = f"key-{runtime.entropy.below(KEYS)}"
+        data, crc = payload.build(
+            run=RUN, producer=number, epoch=0, seq=seq, key=key, length=runtime.entropy.below(500)
+        )
+        story.add(Send(number, 0, seq, key, crc))
+        answer = await producer.send_soon(data, key=key)
+        answer.add_done_callback(lambda done, seq=seq: answered(seq, done))  # type: ignore[misc]
+        waiting.append(answer)
+        await asyncio.sleep(runtime.entropy.uniform(0.0, 0.05))
+    await asyncio.wait(waiting)
+    await client.close()
+
+
+async def consume(story: Story, runtime: Runtime, name: str, subscription: str) -> None:
+    """Receive and acknowledge until told to stop by being crashed."""
+    client = Client(URL, runtime, on_failure=story.fail)
+    kind = SubscriptionType.EXCLUSIVE if subscription == ORDERED else SubscriptionType.SHARED
+    consumer = await client.subscribe(
+        TOPIC,
+        subscription,
+        subscription_type="exclusive" if subscription == ORDERED else "shared",
+        queue_messages=20,
+    )
+    story.add(Subscribed(subscription, name, kind))
+    story.progress.set()
+    while True:
+        message = await consumer.receive()
+        said = payload.parse(message.payload)
+        position = message.position
+        place = Place(-1, position.ledger_id, position.entry_id, -1)
+        story.add(
+            Delivery(
+                subscription, name, said.producer, said.epoch, said.seq, said.key,
+                said.checksum, place,
+            )
+        )  # fmt: skip
+        if subscription == ORDERED:
+            assert position not in story.settled, f"{position} came again after its settled ack"
+        story.delivered[subscription].add((said.producer, said.seq))
+        story.progress.set()
+        await acknowledge(story, runtime, consumer, position, ordered=subscription == ORDERED)
+
+
+async def acknowledge(
+    story: Story, runtime: Runtime, consumer: Consumer, position: Position, *, ordered: bool
+) -> None:
+    """Acknowledge one way or the other; only an answer settles it."""
+    choice = runtime.entropy.below(10)
+    if choice == 0:
+        story.world.reach("ask for redelivery")
+        consumer.redeliver()
+        return
+    try:
+        await consumer.acknowledge(position, cumulative=ordered and choice == 1)
+    except OutcomeUnknown:
+        story.world.reach("acknowledgement in doubt")
+        return
+    story.world.reach("acknowledgement answered")
+    if ordered:
+        story.settled.add(position)
+
+
+@scenario(
+    "standalone",
+    reaches=(
+        "acknowledgement answered",
+        "acknowledgement in doubt",
+        "ask for redelivery",
+        "fault crash",
+        "fault power_cut",
+        "fault pause",
+        "fault partition",
+        "fault reset",
+        "fault failed_sync",
+        "fault full_disk",
+    ),
+)
+async def standalone(world: World) -> None:
+    """Publish and consume through faults; then everything acknowledged must have arrived."""
+    story = Story(world)
+    server = world.process(SERVER)
+    server.start(serve, tolerates=(AnabranchError,))
+    consumers = [("a", ORDERED), ("b", QUEUE), ("c", QUEUE)]
+    for name, subscription in consumers:
+        world.process(f"consumer-{name}").start(
+            lambda runtime, name=name, subscription=subscription: consume(  # type: ignore[misc]
+                story, runtime, name, subscription
+            )
+        )
+    while len([record for record in story.records if isinstance(record, Subscribed)]) < 3:
+        story.progress.clear()
+        await story.progress.wait()
+    producers = [world.process(f"producer-{number}") for number in range(PRODUCERS)]
+    for number, process in enumerate(producers):
+        process.start(lambda runtime, number=number: produce(story, runtime, number))  # type: ignore[misc]
+    nemesis = Nemesis(world, [server], weights={**DEFAULT_WEIGHTS, **STORAGE_WEIGHTS})
+    await nemesis.run(FAULTS)
+    for process in producers:
+        await process.wait_exit()
+    for subscription in (ORDERED, QUEUE):
+        await drain(story, subscription)
+    world.reach("operations", len(story.records))
+    story.judge()
+
+
+async def drain(story: Story, subscription: str) -> None:
+    """Wait until a subscription has got everything that was acknowledged, or long enough."""
+    missing = story.acknowledged - story.delivered[subscription]
+    try:
+        async with asyncio.timeout(DRAIN_S_MAX):
+            while missing:
+                story.progress.clear()
+                await story.progress.wait()
+                missing = story.acknowledged - story.delivered[subscription]
+    except TimeoutError:
+        pass
+    story.add(Drained(subscription, f"{len(missing)} missing"))
