@@ -1,76 +1,24 @@
-"""`python -m benchmarks [name ...]`: measure, print one table each, keep the raw figures."""
+"""`python -m benchmarks [name ...]`: measure, print one table each, keep raw figures."""
 
 import argparse
-import datetime
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from benchmarks import standalone
+from benchmarks import metadata_store, standalone, wire_codec
 from benchmarks.options import Options
-from benchmarks.report import Measure, Report, SideRun
 
-RESULTS: Final = Path(__file__).with_name("results")
-SECONDS_MIN: Final = 12
-"""pulsar-perf prints its first rate after 10 s."""
+SECONDS_MIN: Final = 15
+"""pulsar-perf prints its first rate after 10 s, counted from before its JVM is warm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """A named benchmark: what it measures, its sides and loads, and how to run one side."""
-
-    measures: tuple[Measure, ...]
-    sides: Sequence[str]
-    loads: Sequence[str]
-    measure: Callable[[str, Options, Callable[[str], None]], SideRun]
-
-
-BENCHMARKS: Final = {
-    "standalone": Benchmark(
-        standalone.MEASURES, [*standalone.SIDES], [*standalone.LOADS], standalone.measure
-    ),
+BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
+    "metadata_store": lambda _options: metadata_store.run(),
+    "standalone": standalone.run,
+    "wire_codec": lambda _options: wire_codec.run(),
 }
-
-
-def _machine() -> dict[str, str]:
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {
-        "commit": described.stdout.strip() or "unknown",
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "cpus": str(os.cpu_count()),
-    }
-
-
-def _run(name: str, options: Options) -> None:
-    benchmark = BENCHMARKS[name]
-    report = Report(name, benchmark.measures, options.sides, _machine())
-    moment = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = RESULTS / f"{name}-{moment}.json"
-    for pair in range(options.pairs):
-        for side in options.sides:
-
-            def say(text: str, pair: int = pair) -> None:
-                print(f"[{name} {pair + 1}/{options.pairs}] {text}", file=sys.stderr, flush=True)
-
-            say(f"{side}: start")
-            report.runs.append(benchmark.measure(side, options, say))
-            if not options.profile:
-                report.save(path)
-    print(report.table())
-    print("profiled, so slower: not for the record" if options.profile else f"saved {path}")
+"""Each runs and prints its table; options that are about servers concern those with servers."""
 
 
 def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
@@ -84,8 +32,7 @@ def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def _parse(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
-    sides = sorted({side for one in BENCHMARKS.values() for side in one.sides})
-    loads = sorted({load for one in BENCHMARKS.values() for load in one.loads})
+    sides, loads = sorted(standalone.SIDES), sorted(standalone.LOADS)
     default = Options()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(BENCHMARKS)}; default all")
@@ -111,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names, options = _parse(arguments)
     try:
         for name in names:
-            _run(name, options)
+            BENCHMARKS[name](options)
     except AnabranchError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

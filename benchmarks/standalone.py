@@ -19,12 +19,14 @@ from typing import Final
 from anabranch.testing.servers import (
     PerfResult,
     Standalone,
+    ToolFailed,
     anabranch_standalone,
     pulsar_client,
     pulsar_perf,
     pulsar_standalone,
 )
 from benchmarks.options import Options
+from benchmarks.pairs import run_pairs
 from benchmarks.report import Figure, Measure, SideRun
 
 LOADS: Final = {"batched": (), "unbatched": ("-db", "-o", "1000")}
@@ -75,7 +77,12 @@ SIDES: Final[dict[str, Callable[[], AbstractContextManager[Standalone]]]] = {
 
 def _perf(server: Standalone, action: str, options: Options, *arguments: str) -> PerfResult:
     target = ("-u", server.service_url, "-time", str(options.seconds), *arguments)
-    return pulsar_perf([action, *target], timeout_s=2 * options.seconds + TOOL_SPARE_S)
+    result = pulsar_perf([action, *target], timeout_s=2 * options.seconds + TOOL_SPARE_S)
+    if not result.intervals:
+        raise ToolFailed(
+            f"pulsar-perf {action} printed no rate within {options.seconds} s: give more --seconds"
+        )
+    return result
 
 
 def _rate_of_drain(result: PerfResult, available: int) -> Figure:
@@ -115,3 +122,7 @@ def measure(side: str, options: Options, say: Callable[[str], None]) -> SideRun:
             _measure_load(server, load, options, run)
         run.figures["loaded"] = Figure(server.resident_bytes() / 2**20)
     return run
+
+
+def run(options: Options) -> None:
+    run_pairs("standalone", MEASURES, measure, options)

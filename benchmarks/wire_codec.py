@@ -54,7 +54,7 @@ def streams() -> dict[str, bytes]:
     }
 
 
-def run() -> dict[str, float]:
+def figures_us() -> dict[str, float]:
     """Microseconds per operation, by name."""
     figures = {}
     view = memoryview(ENTRY)
@@ -95,6 +95,10 @@ def _encoding() -> dict[str, float]:
     }
 
 
-if __name__ == "__main__":
-    for label, microseconds in run().items():
+def run() -> None:
+    for label, microseconds in figures_us().items():
         print(f"{label:34} {microseconds:8.2f} µs")
+
+
+if __name__ == "__main__":
+    run()

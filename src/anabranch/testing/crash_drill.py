@@ -10,6 +10,8 @@ some kills hit it while it is still starting. Only processes started here are en
 import argparse
 import asyncio
 import json
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -84,12 +86,16 @@ class CrashDrill:
                 raise ConfigError(f"the server command has no place for {name}")
         if settings.kills < 1:
             raise ConfigError(f"kills must be above 0, not {settings.kills}")
+        program = shutil.which(settings.command[0])
+        if program is None:
+            raise ConfigError(f"there is no program {settings.command[0]!r}")
         self._settings = settings
         self._random = Random(f"kills/{settings.seed}")
+        folder = folder.absolute()  # the server runs in a folder of its own
         place = Place(folder / "server", free_port(), free_port())
         place.data.mkdir(parents=True)
         given = {"{port}": place.port, "{web_port}": place.web_port, "{data}": place.data}
-        command = list(settings.command)
+        command = [os.path.abspath(program), *settings.command[1:]]
         for name, value in given.items():
             command = [part.replace(name, str(value)) for part in command]
         self._server = Standalone("server", command, place)

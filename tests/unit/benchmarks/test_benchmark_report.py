@@ -85,7 +85,7 @@ def test_a_drain_that_ran_dry_in_its_best_interval_is_a_lower_bound(
     ("arguments", "complaint"),
     [
         (["nonsense"], "no benchmark 'nonsense'"),
-        (["--seconds", "5"], "at least 12"),
+        (["--seconds", "5"], "at least 15"),
         (["--pairs", "0"], "at least 1"),
         (["--sides", "anabranch,kafka"], "unknown 'kafka'"),
         (["--loads", "heavy"], "unknown 'heavy'"),

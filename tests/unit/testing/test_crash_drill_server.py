@@ -55,6 +55,7 @@ def test_server_is_killed_before_it_is_ready(tmp_path: Path) -> None:
         (("server", "{data}"), 1, r"no place for \{port\}"),
         (("server", "{port}"), 1, r"no place for \{data\}"),
         (("server", "{port}", "{data}"), 0, "kills must be above 0"),
+        (("no-such-server", "{port}", "{data}"), 1, "no program 'no-such-server'"),
     ],
 )
 def test_unfit_drill_is_refused(
@@ -71,6 +72,18 @@ async def test_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=rf"no {drill._server.place.port} .* today"):
         await drill.run()
     assert_gone(drill._server.pid)
+
+
+def test_relative_paths_mean_the_callers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python").symlink_to(sys.executable)
+    settings = DrillSettings(command=("./python", "{port}", "{data}"), kills=1, seed=1)
+    drill = CrashDrill(settings, Path("drill"))
+    program, _, data = drill._server._process.command
+    assert program == str(tmp_path / "python"), "not resolved: a venv is known by its link"
+    assert data == str(tmp_path / "drill" / "server" / "data")
 
 
 def test_drill_that_cannot_run_exits_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
