@@ -15,8 +15,9 @@ from anabranch.managed_ledger.formats import (
     restore_acknowledged,
 )
 
-positions = st.builds(Position, st.integers(-1, 30), st.integers(-1, 12))
-words = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3)
+places = st.tuples(st.integers(0, 30), st.sampled_from([0, 0, 0, 0, 1, -1, 9]))
+"""An existing entry by its place from the end, and a step away from it."""
+words = st.lists(st.sampled_from([0, 1, 2, 3, -1, 1 << 62, -(1 << 63)]), max_size=3)
 
 
 class AgainstASet(RuleBasedStateMachine):
@@ -29,6 +30,12 @@ class AgainstASet(RuleBasedStateMachine):
         self.existing: list[Position] = []
         self.acknowledged: set[Position] = set()
         self.bits: dict[Position, int] = {}
+
+    def position(self, place: tuple[int, int]) -> Position:
+        back, step = place
+        known = self.existing or [Position(0, 0)]
+        ledger_id, entry_id = known[-1 - back % len(known)]
+        return Position(ledger_id, entry_id + step)
 
     @rule(count=st.integers(1, 6))
     def append(self, count: int) -> None:
@@ -48,19 +55,23 @@ class AgainstASet(RuleBasedStateMachine):
         self.existing = [p for p in self.existing if p.ledger_id >= self.chain.lowest_id]
         self.state.forget_trimmed()
 
-    @rule(wanted=st.lists(positions, max_size=8))
+    @rule(wanted=st.lists(places, max_size=8))
+    def acknowledge_some(self, wanted: list[tuple[int, int]]) -> None:
+        self.acknowledge([self.position(place) for place in wanted])
+
     def acknowledge(self, wanted: list[Position]) -> None:
         before = self.acknowledged & set(self.existing)
         hit = {p for p in wanted if p in self.existing}
         assert self.state.acknowledge(wanted) == bool(hit - before)
         self.mark(hit)
 
-    @rule(start=st.integers(0, 100), count=st.integers(1, 20))
-    def acknowledge_run(self, start: int, count: int) -> None:
-        self.acknowledge(self.existing[start : start + count])
+    @rule(back=st.integers(1, 20), count=st.integers(1, 20))
+    def acknowledge_run(self, back: int, count: int) -> None:
+        self.acknowledge(self.existing[-back:][:count])
 
-    @rule(position=positions, ack_set=words)
-    def acknowledge_batch(self, position: Position, ack_set: list[int]) -> None:
+    @rule(place=places, ack_set=words)
+    def acknowledge_batch(self, place: tuple[int, int], ack_set: list[int]) -> None:
+        position = self.position(place)
         known = self.state.is_acknowledged(position)
         whole, _ = self.state.acknowledge_batch(position, ack_set)
         if known:
@@ -70,8 +81,9 @@ class AgainstASet(RuleBasedStateMachine):
         else:
             assert not whole
 
-    @rule(position=positions, ack_set=st.none() | words)
-    def acknowledge_cumulative(self, position: Position, ack_set: list[int] | None) -> None:
+    @rule(place=places, ack_set=st.none() | words)
+    def acknowledge_cumulative(self, place: tuple[int, int], ack_set: list[int] | None) -> None:
+        position = self.position(place)
         if position > max(self.chain.last_confirmed, self.state.mark_delete):
             with pytest.raises(InputError):
                 self.state.acknowledge_cumulative(position, ack_set)
@@ -87,8 +99,9 @@ class AgainstASet(RuleBasedStateMachine):
             else:
                 self.narrow(position, ack_set)
 
-    @rule(position=positions)
-    def reset(self, position: Position) -> None:
+    @rule(place=places)
+    def reset(self, place: tuple[int, int]) -> None:
+        position = self.position(place)
         self.state.reset(position)
         self.acknowledged = {p for p in self.existing if p < position}
         self.bits = {}
@@ -137,7 +150,7 @@ class AgainstASet(RuleBasedStateMachine):
             assert not after or self.chain.previous_position(after[0]) == position
 
 
-AgainstASet.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AgainstASet.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestAgainstASet = pytest.mark.goal("core.L7", part="model of acknowledgements")(
     AgainstASet.TestCase
 )

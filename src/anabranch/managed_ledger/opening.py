@@ -8,6 +8,7 @@ after no published chain names them. A crash in between leaves at most a ledger 
 import logging
 from dataclasses import dataclass, replace
 
+from anabranch import limits
 from anabranch.errors import AnabranchError, ConflictError, Fenced, NotFound, StorageError
 from anabranch.ledgers.store import LedgerReader, LedgerStore, LedgerWriter
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
@@ -39,29 +40,51 @@ async def open_chain(name: str, env: Environment, *, create: bool) -> OpenedChai
         NotFound: if there is none and `create` is false.
         Fenced: if another owner took it over at the same time.
     """
+    taken: tuple[int, LedgerWriter] | None = None
+    newest: int | None = None
+    for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+        node, document = await _read(name, env, create=create)
+        if newest is not None and newest != _newest_id(document):
+            break
+        newest = _newest_id(document)
+        spans = await _recover(name, document, env)
+        if document.terminated is not None:
+            if taken is not None:
+                await discard_ledger(env.ledgers, taken[0])
+            spans = spans or (LedgerSpan(document.terminated.ledger_id, closed_ms=1),)
+            return OpenedChain(name, node, document, Chain(spans, None), None)
+        taken = taken or await create_ledger(name, env, above=newest)
+        ledger_id, writer = taken
+        kept = tuple(span for span in spans if span.entries)
+        document = replace(document, spans=(*kept, LedgerSpan(ledger_id)))
+        try:
+            await node.write(encode_chain(document))
+        except Fenced:
+            # The previous owner may still trim and set properties, but it cannot go on to another
+            # ledger. If the newest one changed, somebody else has taken over.
+            continue
+        for span in spans:
+            if not span.entries:
+                await discard_ledger(env.ledgers, span.ledger_id)
+        return OpenedChain(name, node, document, Chain(kept, ledger_id), writer)
+    if taken is not None:
+        await discard_ledger(env.ledgers, taken[0])
+    raise Fenced(f"another owner took over managed ledger {name} at the same time")
+
+
+async def _read(name: str, env: Environment, *, create: bool) -> tuple[OwnedNode, ChainDocument]:
     path = f"{MANAGED_LEDGERS}/{name}"
     found = await env.metadata.get(path)
-    if found is None:
-        if not create:
-            raise NotFound(f"there is no managed ledger {name}")
-        node = OwnedNode(env.metadata, path, ABSENT)
-        document = ChainDocument()
-    else:
+    if found is not None:
         node = OwnedNode(env.metadata, path, found.stat.version)
-        document = decode_chain(found.value, name)
-    spans = await _recover(name, document, env)
-    if document.terminated is not None:
-        spans = spans or (LedgerSpan(document.terminated.ledger_id, closed_ms=1),)
-        return OpenedChain(name, node, document, Chain(spans, None), None)
-    kept = tuple(span for span in spans if span.entries)
-    highest = spans[-1].ledger_id if spans else -1
-    ledger_id, writer = await create_ledger(name, env, above=highest)
-    document = replace(document, spans=(*kept, LedgerSpan(ledger_id)))
-    await publish_with_new_ledger(node, document, env.ledgers)
-    for span in spans:
-        if not span.entries:
-            await discard_ledger(env.ledgers, span.ledger_id)
-    return OpenedChain(name, node, document, Chain(kept, ledger_id), writer)
+        return node, decode_chain(found.value, name)
+    if not create:
+        raise NotFound(f"there is no managed ledger {name}")
+    return OwnedNode(env.metadata, path, ABSENT), ChainDocument()
+
+
+def _newest_id(document: ChainDocument) -> int:
+    return document.spans[-1].ledger_id if document.spans else -1
 
 
 async def _recover(name: str, document: ChainDocument, env: Environment) -> tuple[LedgerSpan, ...]:

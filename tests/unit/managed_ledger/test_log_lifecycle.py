@@ -108,6 +108,9 @@ async def test_trim_removes_what_every_cursor_has_passed(
     assert [span.entries for span in ledger.ledgers] == [10, 5], "a full ledger that was consumed"
     assert len(world.ledgers.ledgers) == 2
     assert slow.backlog() == 15
+    again = await world.open(SMALL)
+    assert [span.entries for span in again.ledgers] == [10, 5, 0]
+    assert again.cursors["slow"].backlog() == 15
     assert [e.entry_id for e in await read_all(ledger)] == [*range(10), *range(5)]
 
 
@@ -185,9 +188,14 @@ async def test_close_finishes_what_is_in_flight(
     future = append_all(ledger, 3)
     closing = asyncio.ensure_future(ledger.close())
     await asyncio.sleep(0)
+    late = append(ledger, b"late")
+    await asyncio.sleep(0)
+    assert not late.done(), "results come in order"
     world.ledgers.release()
     await closing
     assert len(await future) == 3
+    with pytest.raises(AlreadyClosed):
+        await late
     with pytest.raises(AlreadyClosed):
         await append(ledger, b"x")
     with pytest.raises(AlreadyClosed):

@@ -9,8 +9,10 @@ from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
 from anabranch.managed_ledger.formats import (
     ChainDocument,
+    CursorDocument,
     decode_chain,
     decode_cursor,
+    decode_position_entry,
     encode_chain,
     encode_cursor,
     restore_acknowledged,
@@ -54,6 +56,20 @@ def test_cursor_has_fixed_bytes() -> None:
     assert list(back.ranges()) == [(3, 4, 5)]
     assert list(back.batches()) == [(Position(3, 7), (-1, 5))]
     assert back.mark_delete == Position(3, 2)
+
+
+def test_bitmaps_of_a_cursor_ledger_are_ranges() -> None:
+    info = pb.PositionInfo(ledgerId=3, entryId=0)
+    info.individualDeletedMessageRanges.add(key=3, values=[0b1100, -1, 1 << 62])
+    info.individualDeletedMessageRanges.add(key=4, values=[-(1 << 63)])
+    node = CursorDocument(cursor_ledger_id=9, mark_delete=None)
+    document = decode_position_entry(info.SerializeToString(), node, "c")
+    assert document.ranges == (
+        (Position(3, 1), Position(3, 3)),
+        (Position(3, 63), Position(3, 127)),
+        (Position(3, 189), Position(3, 190)),
+        (Position(4, 62), Position(4, 63)),
+    )
 
 
 def test_fields_of_others_survive() -> None:
