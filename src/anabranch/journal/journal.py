@@ -121,9 +121,10 @@ class Journal:
                 await file.truncate(found.tail_bytes)
             offset = found.tail_bytes
             self._unmarked = offset > found.proven_bytes + MARK_BYTES
-            if self._unmarked:
+            if offset > found.proven_bytes:
                 # What was replayed must not be lost from here on, and it may be nowhere but in
-                # the page cache: a killed process did not sync it, or its sync failed.
+                # the page cache: a killed process did not sync it, or its sync failed. That goes
+                # for a mark at the end too: lost behind later records, it would look like damage.
                 await file.write_again(found.proven_bytes)
         else:
             file = await self._files.create(found.tail)

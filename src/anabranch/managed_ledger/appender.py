@@ -84,7 +84,8 @@ class Appender:
         # A copy of anything that may change or that pins a larger receive buffer.
         data = payload if type(payload) is bytes else bytes(payload)
         self.pending_bytes += len(data)
-        if self._writer is None or self._error is not None:
+        # There is no writer once appends are refused.
+        if self._writer is None:
             self._wait(data, result)
         else:
             self._submit(self._writer, data, result)

@@ -28,11 +28,6 @@ class _Tail:
         self.dropped_bytes = 0
         self.head = 0
 
-    def append(self, entry: Entry) -> None:
-        before = self.ends[-1] if self.ends else self.dropped_bytes
-        self.ends.append(before + len(entry.payload))
-        self.entries.append(entry)
-
     def take(self, entry_id: int, max_entries: int, max_bytes: int) -> list[Entry]:
         index = entry_id - self.first_id
         if not self.head <= index < len(self.entries):
@@ -65,16 +60,20 @@ class TopicCache:
 
     def add(self, entry: Entry) -> None:
         """Keep an entry that follows the last one kept, or begins anew."""
-        tail = self._tails[-1] if self._tails else None
+        tails = self._tails
+        tail = tails[-1] if tails else None
         if (
             tail is None
             or tail.ledger_id != entry.ledger_id
             or tail.first_id + len(tail.entries) != entry.entry_id
         ):
             tail = _Tail(entry.ledger_id, entry.entry_id)
-            self._tails.append(tail)
-        tail.append(entry)
-        self._cache.resized(self, len(entry.payload) + _ENTRY_OVERHEAD_BYTES)
+            tails.append(tail)
+        size = len(entry.payload)
+        ends = tail.ends
+        ends.append((ends[-1] if ends else tail.dropped_bytes) + size)
+        tail.entries.append(entry)
+        self._cache.resized(self, size + _ENTRY_OVERHEAD_BYTES)
 
     def read(self, ledger_id: int, first: int, max_entries: int, max_bytes: int) -> list[Entry]:
         """Consecutive entries from `first` on; [] if that one is not here.
@@ -130,25 +129,31 @@ class EntryCache:
 
     def resized(self, topic: TopicCache, change_bytes: int) -> None:
         """Account for a topic that grew or shrank, and evict if that was too much."""
-        self._account(topic, change_bytes)
+        before = topic.bytes_held
+        topic.bytes_held = after = before + change_bytes
+        self.bytes_held += change_bytes
+        if before.bit_length() != after.bit_length():
+            self._reclassify(topic, before, after)
         while self.bytes_held > self.bytes_max:
             while not self._classes[self._highest]:
                 self._highest -= 1
             largest = next(iter(self._classes[self._highest]))
-            self._account(largest, -largest.evict_oldest())
+            freed = largest.evict_oldest()
+            before = largest.bytes_held
+            largest.bytes_held = after = before - freed
+            self.bytes_held -= freed
+            self._reclassify(largest, before, after)
 
-    def _account(self, topic: TopicCache, change_bytes: int) -> None:
-        before = topic.bytes_held.bit_length()
-        topic.bytes_held += change_bytes
-        self.bytes_held += change_bytes
-        assert topic.bytes_held >= 0, "a topic freed more than it held"
-        after = topic.bytes_held.bit_length()
-        if before != after:
-            if before:
-                del self._classes[before][topic]
-            if after:
-                self._classes[after][topic] = None
-                self._highest = max(self._highest, after)
+    def _reclassify(self, topic: TopicCache, before: int, after: int) -> None:
+        assert after >= 0, "a topic freed more than it held"
+        old, new = before.bit_length(), after.bit_length()
+        if old == new:
+            return
+        if old:
+            del self._classes[old][topic]
+        if new:
+            self._classes[new][topic] = None
+            self._highest = max(self._highest, new)
 
     def validate(self) -> None:
         """Assert what must always hold."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from anabranch.errors import (
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger import ManagedLedger, ManagedLedgerConfig
+from anabranch.managed_ledger.formats import decode_chain, encode_chain
 
 NAME = "t/ns/persistent/topic"
 SMALL = ManagedLedgerConfig(ledger_entries_max=10)
@@ -76,6 +78,42 @@ async def test_of_two_takers_at_once_one_stays(world: World, append: Append) -> 
     assert sum(isinstance(o, Fenced) for o in outcomes) == 1
     assert len(world.ledgers.ledgers) == 1, "the loser's ledger is removed"
     await append(winners[0], b"x")
+
+
+async def test_old_owner_that_still_sets_properties_does_not_stop_a_new_one(
+    world: World, append: Append
+) -> None:
+    old = await world.open()
+    await append(old, b"old")
+    gate = world.ledgers.create_gate = asyncio.Event()
+    opening = asyncio.ensure_future(world.open())
+    await asyncio.sleep(0.01)
+    await old.set_properties({"k": "v"})
+    gate.set()
+    new = await opening
+    assert new.properties == {"k": "v"}
+    assert [span.entries for span in new.ledgers] == [1, 0]
+    assert len(world.ledgers.ledgers) == 2
+    with pytest.raises(Fenced):
+        await old.set_properties({"k": "w"})
+
+
+async def test_topic_terminated_while_it_is_taken_over_stays_terminated(
+    world: World, append: Append
+) -> None:
+    old = await world.open()
+    position = await append(old, b"old")
+    node = await world.metadata.get(f"/managed-ledgers/{NAME}")
+    gate = world.ledgers.create_gate = asyncio.Event()
+    opening = asyncio.ensure_future(world.open())
+    await asyncio.sleep(0.01)
+    document = decode_chain(node.value, NAME)
+    ended = encode_chain(replace(document, terminated=position))
+    await world.metadata.put(f"/managed-ledgers/{NAME}", ended)
+    gate.set()
+    new = await opening
+    assert new.terminated == position
+    assert len(world.ledgers.ledgers) == 1, "the ledger that was begun is removed"
 
 
 async def test_orphan_of_a_crash_is_harmless_and_its_id_is_not_used_again(
