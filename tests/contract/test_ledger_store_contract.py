@@ -58,6 +58,7 @@ class EmbeddedBench:
         return await self.crash()
 
     async def crash(self) -> LedgerStore:
+        await self._lives[-1].tidied()
         return await self.begin(copy_of=self._root / str(len(self._lives) - 1))
 
     async def end(self) -> None:

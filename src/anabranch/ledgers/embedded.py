@@ -154,6 +154,10 @@ class EmbeddedLedgerStore:
             custom_metadata=dict(ledger.custom_metadata),
         )
 
+    async def tidied(self) -> None:
+        """Wait until housekeeping has nothing left to do."""
+        await self._upkeep.finished()
+
     async def close(self) -> None:
         """See `LedgerStore.close`."""
         await self._upkeep.close()

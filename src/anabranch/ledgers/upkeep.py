@@ -100,9 +100,13 @@ class Upkeep:
     def _path(self, segment: int) -> str:
         return f"{self._folder}/{index_name(segment)}"
 
+    async def finished(self) -> None:
+        """Wait until there is nothing to do."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
     async def close(self) -> None:
         """Stop after the step under way; what is left is done by the next life."""
         self._closing = True
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        await self.finished()
         await self._tasks.close()
