@@ -66,6 +66,7 @@ class Journal:
         self._durable = (0, 0)
         self._queue: deque[Group] = deque()
         self._in_flight: Group | None = None
+        self._finished: deque[tuple[Iterator[AppendDone], StorageError | None]] = deque()
         self._flush_scheduled = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._unmarked = False
@@ -169,7 +170,8 @@ class Journal:
         if self._closing:
             raise AlreadyClosed(f"the journal in {self._folder} is closed")
         if self._failure is not None:
-            self._loop.call_soon(done, self._failure)
+            self._finished.append((iter([done]), self._failure))
+            self._loop.call_soon(self._complete)
             return RecordPlace(self._segment, self._offset, length)
         size = RECORD_HEADER_BYTES + length
         if self._offset >= self._segment_bytes:
@@ -256,21 +258,26 @@ class Journal:
         self._unmarked = bool(group.dones)
         if group.sync:
             self._durable = (group.segment, group.end)
+        self._finished.append((iter(group.dones), None))
         self._flush()
         if self._in_flight is None:
             if self._unmarked and self._mark_timer is None and not self._closing:
                 self._mark_timer = self._loop.call_later(JOURNAL_IDLE_MARK_S, self._mark)
             self._progress.wake()
-        self._complete(iter(group.dones), None)
+        self._complete()
 
-    def _complete(self, dones: Iterator[AppendDone], failure: StorageError | None) -> None:
-        try:
-            for done in dones:
-                done(failure)
-        except BaseException:
-            # One caller's mistake must not swallow the completions of others.
-            self._loop.call_soon(self._complete, dones, failure)
-            raise
+    def _complete(self) -> None:
+        """Tell the callers, in the order of their appends."""
+        while self._finished:
+            dones, failure = self._finished[0]
+            try:
+                for done in dones:
+                    done(failure)
+            except BaseException:
+                # One caller's mistake must not swallow the completions of others.
+                self._loop.call_soon(self._complete)
+                raise
+            self._finished.popleft()
 
     def _mark(self) -> None:
         """Note that all is durable, so that damage to the last group is known for what it is."""
@@ -291,7 +298,8 @@ class Journal:
         self._queue.clear()
         for group in doomed:
             told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
-            self._complete(iter(group.dones), told)
+            self._finished.append((iter(group.dones), told))
+        self._loop.call_soon(self._complete)
         self._progress.wake()
 
     def _turn_to_next_file(self) -> bool:

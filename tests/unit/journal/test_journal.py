@@ -318,3 +318,22 @@ async def test_a_journal_that_fails_while_its_mark_is_due_can_be_closed(bench: B
         await bench.append(journal, b"lost")
     await asyncio.sleep(2 * JOURNAL_IDLE_MARK_S)
     await asyncio.wait_for(journal.close(), 5)
+
+
+async def test_what_was_written_is_told_before_what_fails_behind_it(bench: Bench) -> None:
+    def verdict(path: str, _buffers: Sequence[Buffer]) -> OSError | None:
+        return OSError(errno.ENOSPC, "made to fail") if "02.journal" in path else None
+
+    journal = await bench.open(segment_bytes=500)
+    bench.disk.verdict = verdict
+    await bench.append(journal, b"x" * 300)
+    await asyncio.sleep(0.05)  # the next segment cannot be made, which is known by now
+    journal.append([b"y" * 200], bench.note(1))
+    journal.append([b"needs the next segment"], bench.note(2))
+    journal.append([b"so does this"], bench.note(3))
+    await journal.close()
+    assert [(number, type(error)) for number, error in bench.results] == [
+        (1, type(None)),
+        (2, DiskFull),
+        (3, DiskFull),
+    ]
