@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         return 0
     wanted = options.scenario or list(scenarios)
     unknown = [name for name in wanted if name not in scenarios]
-    if unknown:
+    if unknown or not wanted:
         print(f"no scenario {', '.join(unknown)}; there are: {', '.join(scenarios) or 'none'}")
         return 2
     if options.seed is not None:

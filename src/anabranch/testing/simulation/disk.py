@@ -16,7 +16,7 @@ from anabranch.errors import FolderInUse
 from anabranch.runtime.disk import WriteDone
 from anabranch.runtime.network import Buffer
 from anabranch.testing.simulation.conditions import Conditions
-from anabranch.testing.simulation.platter import Inode, Tree, canonical, failure
+from anabranch.testing.simulation.platter import Folder, Inode, Tree, canonical, failure
 from anabranch.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
@@ -294,6 +294,8 @@ class ProcessDisk:
         await asyncio.sleep(self._disk.sync_s())
         self._disk.sync(inode, f"{path}.new")
         await self._pace()
+        if isinstance(folder.seen.get(name), Folder):
+            raise failure(errno.EISDIR, path)
         self._forget(folder.seen.get(name))
         folder.change({beside: None, name: inode})
         await asyncio.sleep(self._disk.sync_s())
@@ -302,9 +304,10 @@ class ProcessDisk:
     async def list(self, folder: str) -> list[str]:
         """See `Disk.list`."""
         await self._pace()
-        if self._tree.find(folder) is None:
+        try:
+            return sorted(self._tree.folder(folder).seen)
+        except FileNotFoundError:
             return []
-        return sorted(self._tree.folder(folder).seen)
 
     async def make_folder(self, folder: str) -> None:
         """See `Disk.make_folder`."""
@@ -324,7 +327,7 @@ class ProcessDisk:
     async def exists(self, path: str) -> bool:
         """See `Disk.exists`."""
         await self._pace()
-        return self._tree.find(path) is not None
+        return self._tree.exists(path)
 
     async def sync_folder(self, folder: str) -> None:
         """See `Disk.sync_folder`."""

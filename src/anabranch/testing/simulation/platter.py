@@ -130,14 +130,28 @@ class Tree:
     def __init__(self) -> None:
         self.root = Folder()
 
-    def find(self, path: str) -> Node | None:
-        """What the path names, if anything."""
+    def lookup(self, path: str) -> Node:
+        """What the path names.
+
+        Raises:
+            OSError: if that is nothing, or the way leads through a file.
+        """
         node: Node = self.root
         for part in _parts(path):
-            if not isinstance(node, Folder) or part not in node.seen:
-                return None
+            if isinstance(node, Inode):
+                raise failure(errno.ENOTDIR, path)
+            if part not in node.seen:
+                raise failure(errno.ENOENT, path)
             node = node.seen[part]
         return node
+
+    def exists(self, path: str) -> bool:
+        """Whether the path names anything."""
+        try:
+            self.lookup(path)
+        except OSError:
+            return False
+        return True
 
     def file(self, path: str) -> Inode:
         """The file at a path.
@@ -145,9 +159,7 @@ class Tree:
         Raises:
             OSError: if there is none.
         """
-        node = self.find(path)
-        if node is None:
-            raise failure(errno.ENOENT, path)
+        node = self.lookup(path)
         if isinstance(node, Folder):
             raise failure(errno.EISDIR, path)
         return node
@@ -158,9 +170,7 @@ class Tree:
         Raises:
             OSError: if there is none.
         """
-        node = self.find(path)
-        if node is None:
-            raise failure(errno.ENOENT, path)
+        node = self.lookup(path)
         if isinstance(node, Inode):
             raise failure(errno.ENOTDIR, path)
         return node
@@ -174,10 +184,7 @@ class Tree:
         parts = _parts(path)
         if not parts:
             raise failure(errno.EISDIR, path)
-        folder = self.find("/".join(parts[:-1]))
-        if not isinstance(folder, Folder):
-            raise failure(errno.ENOENT if folder is None else errno.ENOTDIR, path)
-        return folder, parts[-1]
+        return self.folder("/".join(parts[:-1])), parts[-1]
 
     def make_folders(self, path: str) -> None:
         """Create what is missing of a path, durably."""
@@ -189,7 +196,7 @@ class Tree:
                 here.change({part: node})
                 here.sync()
             if isinstance(node, Inode):
-                raise failure(errno.ENOTDIR, path)
+                raise failure(errno.EEXIST, path)
             here = node
 
     def files(self) -> Iterator[tuple[str, Inode]]:
