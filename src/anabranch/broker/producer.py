@@ -22,7 +22,7 @@ class Producer:
     """The broker's side of an open producer."""
 
     __slots__ = (
-        "_drained", "connection", "disconnect", "epoch", "name", "pending", "producer_id",
+        "_drained", "connection", "disconnect", "dropped", "epoch", "name", "pending", "producer_id",
         "schema_version", "sent_messages",
     )  # fmt: skip
 
@@ -44,6 +44,8 @@ class Producer:
         self.disconnect = disconnect
         """Tell the client that the broker closed this producer; it will come back."""
         self.sent_messages = 0
+        self.dropped = False
+        """The broker closed it: what becomes durable now is not answered, it is sent again."""
         self.pending = 0
         """Entries handed to storage and not yet durable."""
         self._drained: Callable[[], None] | None = None

@@ -296,7 +296,7 @@ class Session:
             # producer is closed and sends everything unanswered again, in order.
             assert error is not None
             topic.fail(error)
-        elif not self.closed:
+        elif not self.closed and not producer.dropped:
             self._out.append(
                 send_receipt(
                     producer.producer_id,
@@ -369,7 +369,9 @@ class Session:
 
     def drop_producer(self, producer_id: int) -> None:
         """Close a producer and tell its client."""
-        if self.producers.pop(producer_id, None) is not None and not self.closed:
+        opened = self.producers.pop(producer_id, None)
+        if opened is not None and not self.closed:
+            opened[0].dropped = True
             self._closed_by_us.add(producer_id)
             self.reply(replies.close_producer(producer_id))
 

@@ -110,6 +110,8 @@ class Producer(Attachment):
 
     def on_receipt(self, receipt: SendReceipt) -> None:
         """See `ReceiptTaker.on_receipt`."""
+        if self.connection is None:
+            return  # of what was sent before the broker closed us; it is sent again
         if not self._in_flight or receipt.sequence_id < self._in_flight[0].sequence_id:
             return  # of an entry that was sent twice and answered before
         op = self._in_flight.popleft()

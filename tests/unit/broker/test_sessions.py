@@ -364,3 +364,17 @@ async def test_an_impossible_cumulative_ack_is_refused_and_changes_nothing() -> 
         assert (answer.request_id, answer.error) == (7, ServerError.MetadataError)
         (topic,) = broker.topics.all()
         assert topic.subscriptions["s"].cursor.backlog() == 1
+
+
+async def test_what_a_closed_producer_sent_before_is_not_answered() -> None:
+    """The client sends it again; a late receipt would not be of what it waits for then."""
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await wire.producer()
+        wire.publish(0, b"x")
+        (topic,) = broker.topics.all()
+        topic.fail(OSError("gone"))
+        assert (await wire.next()).type == BaseCommand.CLOSE_PRODUCER
+        wire.publish(1, b"on its way when the producer was closed")
+        await wire.quiet()
+        assert not wire.closed
