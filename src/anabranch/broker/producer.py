@@ -22,8 +22,8 @@ class Producer:
     """The broker's side of an open producer."""
 
     __slots__ = (
-        "_drained", "connection", "disconnect", "dropped", "epoch", "name", "pending", "producer_id",
-        "schema_version", "sent_messages",
+        "_drained", "connection", "disconnect", "dropped", "epoch", "name", "pending",
+        "producer_id", "schema_version", "sent_messages",
     )  # fmt: skip
 
     def __init__(
