@@ -60,4 +60,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## remove what make made
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist build tests/.results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -6,7 +6,8 @@
 `@pytest.mark.goal(id, part=..., broken_by=...)`; each run of the tests leaves its outcomes behind.
 A row is *proven* when all its tests passed and each names a planted bug that is recorded to make
 it fail in the present code, or is one with a real peer; *claimed* when its tests passed without
-that; *open* when wanted now and neither; *later* otherwise.
+that; *open* when wanted now and neither; *later* otherwise. A row may list parts that it must
+have: while a test of one of them is missing, the row is open, whatever the others show.
 """
 
 import argparse
@@ -32,6 +33,8 @@ class Goal(NamedTuple):
 
     when: str
     words: str
+    parts: frozenset[str] = frozenset()
+    """Parts without which the row is not complete; tests may show more."""
 
 
 Shown = tuple[Claim, Outcome]
@@ -41,7 +44,10 @@ Shown = tuple[Claim, Outcome]
 def load_goals() -> dict[str, Goal]:
     """Every wanted behaviour by its id."""
     rows = [line.split("\t") for line in GOALS.read_text().splitlines()[1:]]
-    return {row[0]: Goal(row[1], row[2]) for row in rows}
+    return {
+        name: Goal(when, words, frozenset(filter(None, parts.split(", "))))
+        for name, when, words, parts in rows
+    }
 
 
 def load_state() -> dict[str, str]:
@@ -80,11 +86,16 @@ def status_of(goal: Goal, shown: Sequence[Shown], bugs: Collection[str]) -> str:
     outcomes = {outcome for _, outcome in shown}
     if not shown:
         return "later" if goal.when == "later" else "open"
-    if Outcome.FAILED in outcomes or Outcome.PASSED not in outcomes:
+    if Outcome.FAILED in outcomes or Outcome.PASSED not in outcomes or missing_parts(goal, shown):
         return "open"
     if Outcome.NOT_RUN not in outcomes and all(_is_proof(claim, bugs) for claim, _ in shown):
         return "proven"
     return "claimed"
+
+
+def missing_parts(goal: Goal, shown: Sequence[Shown]) -> list[str]:
+    """Parts that no test shows."""
+    return sorted(goal.parts - {claim.part for claim, _ in shown})
 
 
 def _is_proof(claim: Claim, bugs: Collection[str]) -> bool:
@@ -110,6 +121,13 @@ def fallen_back(
     return fallen
 
 
+def _parts(goal: Goal, shown: Sequence[Shown]) -> str:
+    parts = sorted({claim.part for claim, _ in shown if claim.part})
+    missing = missing_parts(goal, shown)
+    shows = f"  [{', '.join(parts)}]" if parts else ""
+    return f"{shows}  lacks: {', '.join(missing)}" if missing else shows
+
+
 def _print_map(
     goals: Mapping[str, Goal],
     statuses: Mapping[str, str],
@@ -120,10 +138,8 @@ def _print_map(
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for name, status in statuses.items():
         groups[name.split(".")[0]][status] += 1
-        if everything or _RANK[status]:
-            parts = sorted({claim.part for claim, _ in shown.get(name, ()) if claim.part})
-            suffix = f"  [{', '.join(parts)}]" if parts else ""
-            print(f"{name:10} {status:8} {goals[name].words}{suffix}")
+        if everything or shown.get(name):
+            print(f"{name:10} {status:8} {goals[name].words}{_parts(goals[name], shown[name])}")
     for group, counts in groups.items():
         print(f"{group:6}", *(f"{counts[status]} {status}" for status in _RANK), sep="  ")
 
@@ -133,7 +149,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Which wanted behaviours are shown by tests.")
     parser.add_argument("--group", help="only rows of this group, such as core")
     parser.add_argument("--output", choices=["text", "json"], default="text")
-    parser.add_argument("--all", action="store_true", help="also print rows that are open or later")
+    parser.add_argument("--all", action="store_true", help="also print rows that no test shows")
     parser.add_argument("--record", action="store_true", help=f"write tests/{STATE.name}")
     options = parser.parse_args()
     goals, bugs = load_goals(), recorded_bugs()

@@ -3,9 +3,10 @@
 import pytest
 
 from anabranch.testing.goal_results import Claim, Outcome, load_results, merge, save_results
-from anabranch.testing.goals import Goal, fallen_back, status_of
+from anabranch.testing.goals import Goal, fallen_back, load_goals, status_of
 
 NOW, LATER = Goal("now", ""), Goal("later", "")
+TWO_PARTS = Goal("now", "", frozenset({"memory", "zookeeper"}))
 PASSED, FAILED, NOT_RUN = Outcome.PASSED, Outcome.FAILED, Outcome.NOT_RUN
 
 
@@ -29,6 +30,9 @@ def claim(test="tests/test_a.py::test_x", *, broken_by="", peer=False, part="", 
         (NOW, [(claim(broken_by="not_found"), PASSED)], "claimed"),
         (NOW, [(claim(broken_by="found"), PASSED), (claim("b"), PASSED)], "claimed"),
         (NOW, [(claim(broken_by="found"), PASSED), (claim("b", peer=True), NOT_RUN)], "claimed"),
+        (TWO_PARTS, [(claim(part="memory"), PASSED)], "open"),
+        (TWO_PARTS, [(claim(part=p), PASSED) for p in ("memory", "zookeeper", "x")], "claimed"),
+        (TWO_PARTS, [(claim(part=p, peer=True), PASSED) for p in TWO_PARTS.parts], "proven"),
     ],
 )
 def test_status(goal, shown, status):
@@ -82,3 +86,9 @@ def test_results_are_read_back_unless_their_file_is_gone(tmp_path):
     (tmp_path / "here.py").touch()
     save_results(tmp_path, {here: PASSED, gone: FAILED})
     assert load_results(tmp_path) == {here: PASSED}
+
+
+def test_the_map_is_well_formed():
+    goals = load_goals()
+    assert {goal.when for goal in goals.values()} == {"now", "later"}
+    assert goals["core.B4"].parts == {"exclusive", "shared", "failover", "key_shared"}
