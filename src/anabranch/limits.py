@@ -59,6 +59,8 @@ JOURNAL_SEGMENT_BYTES: Final = 256 * MIB
 """A segment is sealed and the next begun once it is at least this long."""
 JOURNAL_GROUP_BYTES_MAX: Final = 16 * MIB
 """How much one write and sync may carry."""
+JOURNAL_WRITE_AHEAD_BYTES: Final = 1 * MIB
+"""A group of this size is handed to the disk although the one before is not synced yet."""
 JOURNAL_SCAN_BYTES: Final = 1 * MIB
 """How much recovery reads at a time, unless one record is larger."""
 JOURNAL_OPEN_FILES_MAX: Final = 64

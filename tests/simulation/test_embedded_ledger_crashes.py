@@ -211,9 +211,12 @@ async def live_and_die(world: World) -> Witness:
     return witness
 
 
-@pytest.mark.goal("core.L2", part="embedded")
+@pytest.mark.goal("core.L2", part="embedded", broken_by="journal_skips_sync")
 @pytest.mark.parametrize("seed", range(50))
-def test_promises_hold_over_every_crash(seed: int) -> None:
+def test_promises_hold_over_every_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:
+        # Small enough that two writes are often under way at once.
+        monkeypatch.setattr("anabranch.journal.journal.JOURNAL_WRITE_AHEAD_BYTES", 1500)
     witness = World(seed).run(live_and_die)
     assert witness.opens > 1
     assert witness.operations > 50

@@ -4,9 +4,9 @@
 Records are opaque here; what they mean belongs to the store that writes them.
 """
 
+from anabranch.journal.completions import AppendDone
 from anabranch.journal.files import disk_errors
 from anabranch.journal.format import RecordPlace, segment_name
-from anabranch.journal.group import AppendDone
 from anabranch.journal.journal import Journal
 from anabranch.journal.recovery import Replay, list_segments
 

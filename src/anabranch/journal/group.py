@@ -1,11 +1,8 @@
 """What one write and one sync carry."""
 
-from collections.abc import Callable
-
+from anabranch.journal.completions import AppendDone
 from anabranch.journal.format import MARK_BYTES, encode_mark
 from anabranch.runtime.network import Buffer
-
-AppendDone = Callable[[Exception | None], None]
 
 
 class Group:

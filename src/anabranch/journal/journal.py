@@ -1,13 +1,14 @@
 """The record log: append with group commit, read back by place, roll, remove old segments.
 
-One write with one sync is in flight; what is appended meanwhile gathers and goes with the next. A
-failed write or sync ends the journal: nothing is acknowledged after it, until it is opened again.
-A record whose append failed may or may not be there after that.
+One write with one sync is under way, and behind it one more if that is large; what is appended
+meanwhile gathers and goes with the next. A failed write or sync ends the journal: nothing is
+acknowledged after it, until it is opened again. A record whose append failed may or may not be
+there after that.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -18,6 +19,7 @@ from anabranch.errors import (
     StorageError,
     StoreFailed,
 )
+from anabranch.journal.completions import AppendDone, Completions
 from anabranch.journal.files import SegmentFiles, disk_errors, storage_error
 from anabranch.journal.format import (
     HEADER_BYTES,
@@ -27,7 +29,7 @@ from anabranch.journal.format import (
     RecordPlace,
     seed_of,
 )
-from anabranch.journal.group import AppendDone, Group
+from anabranch.journal.group import Group
 from anabranch.journal.next_file import NextFile
 from anabranch.journal.progress import Progress
 from anabranch.journal.recovery import Recovered, Replay, recover
@@ -36,6 +38,7 @@ from anabranch.limits import (
     JOURNAL_IDLE_MARK_S,
     JOURNAL_RECORD_BYTES_MAX,
     JOURNAL_SEGMENT_BYTES,
+    JOURNAL_WRITE_AHEAD_BYTES,
 )
 from anabranch.runtime.disk import Disk, DiskFile
 from anabranch.runtime.network import Buffer
@@ -53,7 +56,7 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._next = NextFile(self._files, self._next_is_ready)
         self._sealed: list[int] = []
-        # Where the next item will be; ahead of what is written.
+        # Where the next item will be, ahead of what is written.
         self._segment = 0
         self._offset = 0
         self._previous = 0
@@ -65,8 +68,9 @@ class Journal:
         self._file_segment = 0
         self._durable = (0, 0)
         self._queue: deque[Group] = deque()
-        self._in_flight: Group | None = None
-        self._finished: deque[tuple[Iterator[AppendDone], StorageError | None]] = deque()
+        self._gathering: Group | None = None
+        self._in_flight: deque[Group] = deque()
+        self._completions = Completions()
         self._flush_scheduled = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._unmarked = False
@@ -170,20 +174,14 @@ class Journal:
         if self._closing:
             raise AlreadyClosed(f"the journal in {self._folder} is closed")
         if self._failure is not None:
-            self._finished.append((iter([done]), self._failure))
-            self._loop.call_soon(self._complete)
+            self._completions.add([done], self._failure)
+            self._completions.run_soon()
             return RecordPlace(self._segment, self._offset, length)
         size = RECORD_HEADER_BYTES + length
         if self._offset >= self._segment_bytes:
             self.roll()
-        queue = self._queue
-        if (
-            queue
-            and queue[-1].segment == self._segment
-            and (queue[-1].size + size <= JOURNAL_GROUP_BYTES_MAX)
-        ):
-            group = queue[-1]
-        else:
+        group = self._gathering
+        if group is None or group.size + size > JOURNAL_GROUP_BYTES_MAX:
             group = self._start_group(sync=True)
         crc = self._seed ^ length
         for part in parts:
@@ -196,7 +194,9 @@ class Journal:
         self._offset += size
         group.end = self._offset
         self._pending_bytes += size
-        if self._in_flight is None:
+        if group.size >= JOURNAL_WRITE_AHEAD_BYTES and len(self._in_flight) < 2:
+            self._flush()
+        elif not self._in_flight and not self._flush_scheduled:
             self._schedule_flush()
         return place
 
@@ -213,6 +213,7 @@ class Journal:
                 self._start_group(sync=True)  # all of a sealed segment is durable
             self._sealed.append(self._segment)
             self._begin_segment(self._segment + 1, HEADER_BYTES, previous=self._offset)
+            self._gathering = None
             self._schedule_flush()
         return self._segment
 
@@ -231,58 +232,58 @@ class Journal:
         self._offset = group.end
         self._unsynced_mark = not sync
         self._queue.append(group)
+        self._gathering = group
         return group
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self._in_flight is not None or self._failure is not None:
-            return
-        wanted = self._queue[0].segment if self._queue else self._segment
-        if (wanted != self._file_segment and not self._turn_to_next_file()) or not self._queue:
-            return
-        assert self._file is not None
-        group = self._in_flight = self._queue.popleft()
-        self._file.append(group.buffers, sync=group.sync, done=self._written)
-        if group.end * 2 > self._segment_bytes:
-            self._next.prepare(group.segment + 1)
+        while self._failure is None and self._may_write():
+            group = self._queue.popleft()
+            if group is self._gathering:
+                self._gathering = None
+            self._in_flight.append(group)
+            assert self._file is not None
+            self._file.append(group.buffers, sync=group.sync, done=self._written)
+            if group.end * 2 > self._segment_bytes:
+                self._next.prepare(group.segment + 1)
+
+    def _may_write(self) -> bool:
+        """Whether the first queued group may go to the disk, in the file it belongs to."""
+        first = self._queue[0] if self._queue else None
+        wanted = first.segment if first is not None else self._segment
+        if self._in_flight:
+            # One more may wait at the disk, if it is large enough to be worth its own sync.
+            large = first is not None and first.size >= JOURNAL_WRITE_AHEAD_BYTES
+            return large and wanted == self._file_segment and len(self._in_flight) == 1
+        if wanted != self._file_segment and not self._turn_to_next_file():
+            return False
+        return first is not None
 
     def _written(self, error: OSError | None) -> None:
-        group = self._in_flight
-        assert group is not None
-        self._in_flight = None
+        if not self._in_flight:
+            return  # the write before this one failed, and with it all that followed
+        group = self._in_flight.popleft()
         if error is not None:
-            self._queue.appendleft(group)
+            self._queue.extendleft((*reversed(self._in_flight), group))
+            self._in_flight.clear()
             self._fail(f"writing {self._files.path(group.segment)}", error)
             return
         self._pending_bytes -= group.size
         self._unmarked = bool(group.dones)
         if group.sync:
             self._durable = (group.segment, group.end)
-        self._finished.append((iter(group.dones), None))
+        self._completions.add(group.dones, None)
         self._flush()
-        if self._in_flight is None:
+        if not self._in_flight:
             if self._unmarked and self._mark_timer is None and not self._closing:
                 self._mark_timer = self._loop.call_later(JOURNAL_IDLE_MARK_S, self._mark)
             self._progress.wake()
-        self._complete()
-
-    def _complete(self) -> None:
-        """Tell the callers, in the order of their appends."""
-        while self._finished:
-            dones, failure = self._finished[0]
-            try:
-                for done in dones:
-                    done(failure)
-            except BaseException:
-                # One caller's mistake must not swallow the completions of others.
-                self._loop.call_soon(self._complete)
-                raise
-            self._finished.popleft()
+        self._completions.run()
 
     def _mark(self) -> None:
         """Note that all is durable, so that damage to the last group is known for what it is."""
         self._mark_timer = None
-        idle = self._in_flight is None and not self._queue and self._failure is None
+        idle = not self._in_flight and not self._queue and self._failure is None
         if idle and self._unmarked and self._file_segment == self._segment:
             self._start_group(sync=False)
             self._flush()
@@ -298,8 +299,8 @@ class Journal:
         self._queue.clear()
         for group in doomed:
             told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
-            self._finished.append((iter(group.dones), told))
-        self._loop.call_soon(self._complete)
+            self._completions.add(group.dones, told)
+        self._completions.run_soon()
         self._progress.wake()
 
     def _turn_to_next_file(self) -> bool:
@@ -393,5 +394,5 @@ class Journal:
 
     async def _settle(self) -> None:
         """Wait until nothing is queued or in flight."""
-        while self._in_flight is not None or self._queue:
+        while self._in_flight or self._queue:
             await self._progress.wait()

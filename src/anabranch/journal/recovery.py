@@ -31,8 +31,8 @@ from anabranch.runtime.disk import Disk, DiskFile
 
 Replay = Callable[[RecordPlace, memoryview], None]
 
-_TORN_BYTES_MAX = JOURNAL_GROUP_BYTES_MAX + MARK_BYTES + RECORD_HEADER_BYTES
-"""One unsynced write is all a crash can tear."""
+_TORN_BYTES_MAX = JOURNAL_GROUP_BYTES_MAX + RECORD_HEADER_BYTES + 2 * MARK_BYTES
+"""A crash can tear the group under way and an unsynced mark before it."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequenc
     """Refuse damage that a crash during the last write cannot explain."""
     size = damaged.size - damaged.end
     if size > _TORN_BYTES_MAX:
-        detail = f"{damaged.damage}; {size} bytes follow, more than one write can tear"
+        detail = f"{damaged.damage}; {size} bytes follow, more than a crash can tear"
         raise Corruption(damaged.path, damaged.end, detail)
     for number in (damaged.number, *later):
         path = f"{folder}/{segment_name(number)}"

@@ -16,6 +16,7 @@ class FailingFile:
     def __init__(self, file: RealFile, disk: "FailingDisk") -> None:
         self._file = file
         self._disk = disk
+        self._failure: OSError | None = None
         self.path = file.path
         self.read_at = file.read_at
         self.size = file.size
@@ -25,7 +26,9 @@ class FailingFile:
 
     def append(self, buffers: Sequence[Buffer], *, sync: bool, done: WriteDone) -> None:
         """See `DiskFile.append`."""
-        error = self._disk.verdict(self.path, buffers)
+        if self._failure is None:
+            self._failure = self._disk.verdict(self.path, buffers)
+        error = self._failure
         self._disk.appends += 1
 
         def finish(failure: OSError | None) -> None:

@@ -63,6 +63,15 @@ def original(name: str) -> Any:
     return _originals[name]
 
 
+def child_command(module: str, *arguments: str) -> list[str]:
+    """The command line of a child process that has the bugs of this one, for tests of processes."""
+    command = ["python", "-m", module, *arguments]
+    assert len(_originals) <= 1, f"a child can have one planted bug: {sorted(_originals)}"
+    for name in _originals:
+        return [sys.executable, "-m", "anabranch.testing.planted", name, "--", *command]
+    return [sys.executable, *command[1:]]
+
+
 def load_bugs() -> dict[str, PlantedBug]:
     """Import every module of bugs and return all by name."""
     package = importlib.import_module(BUGS_PACKAGE)

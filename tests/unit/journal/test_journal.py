@@ -337,3 +337,35 @@ async def test_what_was_written_is_told_before_what_fails_behind_it(bench: Bench
         (2, DiskFull),
         (3, DiskFull),
     ]
+
+
+async def test_a_large_group_waits_at_the_disk_behind_the_one_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.journal.journal.JOURNAL_WRITE_AHEAD_BYTES", 1000)
+    journal = await bench.open()
+    before = bench.disk.appends
+    for number in range(10):
+        journal.append([b"%d" % number * 600], bench.note(number))
+    assert bench.disk.appends == before + 2, "two are handed over, the rest gathers"
+    await journal.close()
+    assert bench.results == [(number, None) for number in range(10)]
+    await (await bench.open()).close()
+    assert bench.payloads() == [b"%d" % number * 600 for number in range(10)]
+
+
+async def test_what_waits_behind_a_failed_write_fails_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.journal.journal.JOURNAL_WRITE_AHEAD_BYTES", 1000)
+    journal = await bench.open()
+    await bench.append(journal, b"safe")
+    bench.disk.verdict = lambda _path, _buffers: OSError(errno.EIO, "made to fail")
+    for number in range(10):
+        journal.append([b"%d" % number * 600], bench.note(number))
+    await journal.close()
+    assert [number for number, _ in bench.results] == list(range(10))
+    assert {type(error) for _, error in bench.results} == {StoreFailed}
+    bench.disk.verdict = lambda _path, _buffers: None
+    await (await bench.open()).close()
+    assert bench.payloads() == [b"safe"]

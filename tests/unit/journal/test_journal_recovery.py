@@ -190,7 +190,7 @@ async def test_garbage_longer_than_one_write_is_no_tail(tmp_path: Path) -> None:
     await journal.close()
     with (tmp_path / SEGMENT).open("ab") as file:
         file.write(b"\x07" * (17 << 20))
-    with pytest.raises(Corruption, match="more than one write can tear"):
+    with pytest.raises(Corruption, match="more than a crash can tear"):
         await recovered(tmp_path)
 
 

@@ -196,6 +196,7 @@ async def test_a_lost_segment_of_a_living_ledger_is_reported(folder: Folder) -> 
             await folder.open()
 
 
+@pytest.mark.goal("core.L2", part="embedded", broken_by="damaged_record_is_served")
 async def test_a_damaged_entry_is_reported_with_its_place_and_not_served(folder: Folder) -> None:
     store = await folder.open()
     await fill(store, [1], 20)
@@ -209,7 +210,7 @@ async def test_a_damaged_entry_is_reported_with_its_place_and_not_served(folder:
     assert len(await reader.read(8, 19, max_bytes=MANY)) == 12
 
 
-@pytest.mark.goal("core.L2", part="embedded")
+@pytest.mark.goal("core.L2", part="embedded", broken_by="unproven_tail_is_cut")
 async def test_every_cut_of_the_journal_keeps_what_came_before(
     folder: Folder, tmp_path: Path
 ) -> None:
@@ -235,7 +236,7 @@ async def test_every_cut_of_the_journal_keeps_what_came_before(
         await again.close()
 
 
-@pytest.mark.goal("core.L2", part="embedded")
+@pytest.mark.goal("core.L2", part="embedded", broken_by="damage_is_cut_as_a_tail")
 async def test_every_flipped_byte_is_reported_and_nothing_wrong_is_served(
     folder: Folder, tmp_path: Path
 ) -> None:
@@ -268,7 +269,7 @@ async def test_every_flipped_byte_is_reported_and_nothing_wrong_is_served(
 @pytest.mark.parametrize(
     ("code", "first"), [(errno.EIO, StoreFailed), (errno.ENOSPC, DiskFull)], ids=["eio", "full"]
 )
-@pytest.mark.goal("core.L2", part="embedded")
+@pytest.mark.goal("core.L2", part="embedded", broken_by="failed_write_counts_as_done")
 async def test_after_a_failed_write_nothing_is_acknowledged_and_all_before_is_kept(
     folder: Folder, code: int, first: type[Exception]
 ) -> None:

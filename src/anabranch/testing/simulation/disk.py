@@ -230,14 +230,21 @@ class FileHandle:
         """The process died: some of what was under way reached the kernel."""
         rng = self._disk.rng
         whole = rng.randrange(len(self._pending) + 1)
-        written = b"".join(b"".join(buffers) for buffers, _, _ in list(self._pending)[:whole])
-        if whole < len(self._pending):
-            torn = b"".join(self._pending[whole][0])
-            written += torn[: rng.choice((0, rng.randrange(len(torn) + 1)))]
+        pending = list(self._pending)
         self._pending.clear()
-        if self._failure is None:
-            with contextlib.suppress(OSError):
-                self._disk.write(self._inode, written, self.path)
+        if self._failure is not None:
+            return
+        with contextlib.suppress(OSError):
+            to_sync = False
+            for index, (buffers, sync, _) in enumerate(pending[: whole + 1]):
+                content = b"".join(buffers)
+                if index == whole:
+                    content = content[: rng.choice((0, rng.randrange(len(content) + 1)))]
+                if to_sync and content:
+                    # A write begins only after the sync that was asked for before it.
+                    self._disk.sync(self._inode, self.path)
+                self._disk.write(self._inode, content, self.path)
+                to_sync = sync
 
     async def _pace(self, byte_count: int = 0) -> None:
         await self._owner.stay_alive()
