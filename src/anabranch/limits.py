@@ -11,12 +11,16 @@ MIB: Final = 1024 * 1024
 # --- wire -------------------------------------------------------------------------------------
 MESSAGE_BYTES_MAX: Final = 5 * MIB
 """Largest metadata + payload of one entry, as Pulsar's default maxMessageSize."""
+ENTRY_HEAD_BYTES: Final = 10
+"""Magic, checksum and size in front of an entry's metadata, which clients do not count."""
 FRAME_PADDING_BYTES: Final = 10 * KIB
 """Room for the command and sizes around a message, as Pulsar's frame decoder allows."""
 FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + FRAME_PADDING_BYTES
 KEEP_ALIVE_INTERVAL_S: Final = 30
 LIVENESS_CHECK_S: Final = 5
 """How long an old connection may take to answer before a newcomer gets its place."""
+CLOSE_DRAIN_S_MAX: Final = 10
+"""How long a connection that is being closed waits for its peer to take what was queued."""
 PENDING_PUBLISHES_PER_CONNECTION_MAX: Final = 1000
 """Publishes not yet durable before reading from a connection pauses."""
 PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX: Final = 64 * MIB
@@ -30,6 +34,8 @@ RECONNECT_DELAY_S_MAX: Final = 10.0
 # --- dispatch ---------------------------------------------------------------------------------
 READ_BATCH_ENTRIES_MAX: Final = 100
 READ_BATCH_BYTES_MAX: Final = 5 * MIB
+DISPATCH_BATCHES_PER_TURN_MAX: Final = 4
+"""Batches that a subscription sends from the cache before it looks whether its peers keep up."""
 UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
 ROUND_ROBIN_ENTRIES_MAX: Final = 20
 """Entries one consumer of a shared subscription gets before the next one's turn."""

@@ -7,6 +7,7 @@ from anabranch.errors import (
     InvalidName,
     NotFound,
     StorageError,
+    Terminated,
 )
 from anabranch.wire import ServerError
 
@@ -27,6 +28,8 @@ def code_of(error: BaseException) -> ServerError:
         return ServerError.InvalidTopicName
     if isinstance(error, NotFound):
         return ServerError.TopicNotFound
+    if isinstance(error, Terminated):
+        return ServerError.TopicTerminatedError
     if isinstance(error, Fenced | AlreadyClosed):
         return ServerError.ServiceNotReady
     if isinstance(error, StorageError):

@@ -15,13 +15,33 @@ from anabranch.errors import AlreadyClosed, AnabranchError, InvalidName, Protoco
 from anabranch.generated.pulsar_api_pb2 import BaseCommand, CommandSubscribe
 from anabranch.ids import Position, TopicName, check_subscription_name
 from anabranch.telemetry import get_logger
-from anabranch.wire import ServerError, refuse, replies
+from anabranch.wire import PROTOCOL_VERSION, Command, FeatureFlags, ServerError, refuse, replies
 
 if TYPE_CHECKING:
     from anabranch.broker.session import Session
 
 _log = get_logger("requests")
+_SERVER_FEATURES: Final = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
 Handler = Callable[["Session", BaseCommand], Awaitable[None]]
+
+
+def shake_hands(session: "Session", command: Command) -> None:
+    """Welcome a client.
+
+    Raises:
+        ProtocolError: if it begins with anything else than CONNECT.
+    """
+    if not isinstance(command, BaseCommand) or command.type != BaseCommand.CONNECT:
+        raise ProtocolError("the first command must be CONNECT")
+    session.client_version = command.connect.client_version
+    session.reply(
+        replies.connected(
+            session.broker.server_version,
+            min(PROTOCOL_VERSION, command.connect.protocol_version),
+            session.broker.settings.message_bytes_max,
+            _SERVER_FEATURES,
+        )
+    )
 
 
 def serve(session: "Session", command: BaseCommand) -> None:
@@ -70,6 +90,10 @@ async def _partition_metadata(session: "Session", command: BaseCommand) -> None:
     namespaces = session.broker.namespaces
     await namespaces.require(topic)
     partitions = await namespaces.partitions_of(topic)
+    # Clients ask like this whether a topic exists: a yes must not be given lightly.
+    created = request.metadata_auto_creation_enabled and session.broker.settings.auto_create_topics
+    if partitions == 0 and not created and not await session.broker.topics.exists(topic):
+        raise Refused(ServerError.TopicNotFound, f"Topic {topic} does not exist")
     session.reply(replies.partition_metadata(request.request_id, partitions))
 
 
@@ -182,8 +206,8 @@ async def _subscribe(session: "Session", command: BaseCommand) -> None:
             for other in list(subscription.consumers):
                 if other.outlet is not session:
                     await other.outlet.is_alive()
-        if topic.closed or session.closed:
-            raise AlreadyClosed(f"{topic_name} was closed meanwhile")
+        if topic.closed or session.closed or topic.subscriptions.get(name) is not subscription:
+            raise AlreadyClosed(f"{topic_name} or its subscription {name} was closed meanwhile")
         subscription.add_consumer(consumer, request.subType)
     finally:
         overtaken = not _release(session, ("consumer", request.consumer_id), token)
@@ -229,8 +253,14 @@ async def _unsubscribe(session: "Session", command: BaseCommand) -> None:
     if opened is None:
         raise Refused(ServerError.MetadataError, f"Consumer {request.consumer_id} is not open")
     consumer, subscription, topic = opened
-    await topic.unsubscribe(subscription, consumer, request.force)
-    session.consumers.pop(request.consumer_id, None)
+    topic.detach_for_unsubscribe(subscription, consumer, request.force)
+    del session.consumers[request.consumer_id]
+    try:
+        await topic.delete_subscription(subscription)
+    except AnabranchError:
+        # The client keeps its consumer when it is refused: tell it that there is none any more.
+        session.reply(replies.close_consumer(request.consumer_id))
+        raise
     session.reply(replies.success(request.request_id))
 
 

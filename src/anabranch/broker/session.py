@@ -14,17 +14,15 @@ from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
-from anabranch.errors import InputError, ProtocolError
+from anabranch.errors import AlreadyClosed, InputError, ProtocolError, Terminated
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
 from anabranch.telemetry import get_logger
 from anabranch.wire import (
-    PROTOCOL_VERSION,
     Ack,
     Command,
     Decoder,
-    FeatureFlags,
     Flow,
     Send,
     ServerError,
@@ -36,8 +34,6 @@ from anabranch.wire import (
 
 if TYPE_CHECKING:
     from anabranch.broker.broker import Broker
-
-_SERVER_FEATURES = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
 
 
 class Session:
@@ -59,6 +55,7 @@ class Session:
         self._decoder = Decoder(
             frame_bytes_max=broker.settings.message_bytes_max + limits.FRAME_PADDING_BYTES
         )
+        self._entry_bytes_max = broker.settings.message_bytes_max + limits.ENTRY_HEAD_BYTES
         self._connected = False
         self._out: list[Buffer] = []
         self._flush_scheduled = False
@@ -69,6 +66,7 @@ class Session:
         self._heard = True
         self._alive_waiters: list[asyncio.Future[bool]] = []
         self._keep_alive: asyncio.TimerHandle | None = None
+        self._cut_off: asyncio.TimerHandle | None = None
         self._log = get_logger("session")
 
     # --- the connection ----------------------------------------------------------------------
@@ -108,13 +106,19 @@ class Session:
 
     def connection_lost(self, exc: Exception | None, /) -> None:
         """See `ConnectionHandler.connection_lost`."""
+        if self._cut_off is not None:
+            self._cut_off.cancel()
+        self._detach()
+        self.broker.forget(self)
+
+    def _detach(self) -> None:
+        """Let go of everything that is kept for the peer; what it held goes to others."""
         self.closed = True
         self.writable = False
         self.creating.clear()
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         self._tell_alive(False)
-        self.broker.forget(self)
         for producer, topic in self.producers.values():
             topic.remove_producer(producer)
         self.producers.clear()
@@ -122,7 +126,6 @@ class Session:
         self.consumers.clear()
         for consumer, subscription, _ in consumers:
             subscription.remove_consumer(consumer)
-        self._log.debug("connection_lost")
 
     def pause_writing(self) -> None:
         """See `ConnectionHandler.pause_writing`."""
@@ -159,11 +162,15 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Send what is queued and close."""
+        """Send what is queued and close; a peer that does not take it is cut off in the end."""
+        if self.closed:
+            return
         self._flush()
-        self.closed = True
+        # At once: a peer that does not read may keep the connection for long.
+        self._detach()
         if self._connection is not None:
             self._connection.close()
+            self._cut_off = self.loop.call_later(limits.CLOSE_DRAIN_S_MAX, self._connection.abort)
 
     # --- keep-alive --------------------------------------------------------------------------
 
@@ -194,7 +201,10 @@ class Session:
         waiter: asyncio.Future[bool] = self.loop.create_future()
         self._alive_waiters.append(waiter)
         self.reply(replies.ping())
-        timer = self.loop.call_later(limits.LIVENESS_CHECK_S, self._tell_alive, False)
+        # As with keep-alive: the answer of a peer that is not read from cannot be heard.
+        timer = self.loop.call_later(
+            limits.LIVENESS_CHECK_S, lambda: self._tell_alive(self._reading_paused)
+        )
         try:
             alive = await waiter
         finally:
@@ -228,20 +238,9 @@ class Session:
             raise ProtocolError(f"{kind.__name__} is not for a client to send")
 
     def _handshake(self, command: Command) -> None:
-        if not isinstance(command, BaseCommand) or command.type != BaseCommand.CONNECT:
-            raise ProtocolError("the first command must be CONNECT")
+        requests.shake_hands(self, command)
         self._connected = True
-        self.client_version = command.connect.client_version
         self._log = self._log.bind(client=self.client_version)
-        self._log.debug("connected")
-        self.reply(
-            replies.connected(
-                self.broker.server_version,
-                min(PROTOCOL_VERSION, command.connect.protocol_version),
-                self.broker.settings.message_bytes_max,
-                _SERVER_FEATURES,
-            )
-        )
 
     def _on_send(self, send: Send) -> None:
         producer_id = send.producer_id
@@ -253,7 +252,7 @@ class Session:
         producer, topic = opened
         entry = send.entry
         size = len(entry)
-        if send.txn is not None or size > self.broker.settings.message_bytes_max:
+        if send.txn is not None or size > self._entry_bytes_max:
             why = "transactions are not served" if send.txn is not None else "message is too large"
             self._send_error(send, ServerError.NotAllowedError, why)
             return
@@ -292,10 +291,8 @@ class Session:
         self._pending_publishes -= 1
         self._pending_bytes -= size
         if position is None:
-            # No answer: whether the entry is stored is unknown. The client is told that its
-            # producer is closed and sends everything unanswered again, in order.
             assert error is not None
-            topic.fail(error)
+            self._not_stored(topic, producer, max(sequence_id, highest_sequence_id or 0), error)
         elif not self.closed and not producer.dropped:
             self._out.append(
                 send_receipt(
@@ -316,8 +313,18 @@ class Session:
             and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
         ):
             self._reading_paused = False
+            self._heard = True  # what it sent meanwhile is only read from now on
             if not self.closed and self._connection is not None:
                 self._connection.resume_reading()
+
+    def _not_stored(self, topic: Topic, producer: Producer, last: int, error: Exception) -> None:
+        if not isinstance(error, Terminated):
+            # No answer: whether the entry is stored is unknown. The client is told that its
+            # producer is closed and sends everything unanswered again, in order.
+            topic.fail(error)
+        elif not self.closed and not producer.dropped:
+            code = ServerError.TopicTerminatedError
+            self.reply(replies.send_error(producer.producer_id, last, code, str(error)))
 
     def _send_error(self, send: Send, code: ServerError, text: str) -> None:
         sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
@@ -360,10 +367,15 @@ class Session:
     def _acknowledged(
         self, topic: Topic, consumer_id: int, request_id: int, error: Exception | None
     ) -> None:
-        if error is not None:
+        refused = None
+        if isinstance(error, AlreadyClosed):
+            # The subscription was deleted under it, or the topic is closed anyway.
+            refused = (ServerError.MetadataError, str(error))
+        elif error is not None:
             topic.fail(error)
-        elif not self.closed:
-            self.reply(replies.ack_response(consumer_id, request_id))
+            return
+        if not self.closed:
+            self.reply(replies.ack_response(consumer_id, request_id, refused))
 
     # --- closing single producers and consumers from our side -----------------------------------
 

@@ -4,6 +4,7 @@ All state changes happen in plain functions on the owner's loop. At most one sto
 flight; the tail of a topic is served from the entry cache without any await.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from anabranch import limits
@@ -43,6 +44,7 @@ class Subscription:
         self._dispatcher: Dispatcher | None = None
         self._read_position = ledger.next_position(cursor.mark_delete)
         self._reading = False
+        self._resting = False
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
 
@@ -128,9 +130,15 @@ class Subscription:
     # --- reading and sending -----------------------------------------------------------------
 
     def wake(self) -> None:
-        """Send what can be sent now."""
+        """Send what can be sent now, and no more at once than a peer's socket can answer for."""
         dispatcher = self._dispatcher
-        while dispatcher is not None and not self._reading:
+        batches = 0
+        while dispatcher is not None and not self._reading and not self._resting:
+            if batches == limits.DISPATCH_BATCHES_PER_TURN_MAX:
+                self._resting = True
+                asyncio.get_running_loop().call_soon(self._rested)
+                return
+            batches += 1
             wanted = dispatcher.entries_wanted()
             if wanted == 0:
                 return
@@ -148,6 +156,11 @@ class Subscription:
                 return
             if not self._deliver(entries, replays):
                 return
+
+    def _rested(self) -> None:
+        # What was sent is in the sockets now, and those that are full have said so.
+        self._resting = False
+        self.wake()
 
     async def _read(
         self, start: Position, count: int, replays: list[Position], generation: int

@@ -12,7 +12,7 @@ from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.visibility import Visibility, WholeLog
-from anabranch.errors import AlreadyClosed
+from anabranch.errors import AlreadyClosed, AnabranchError, Terminated
 from anabranch.ids import Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
@@ -44,6 +44,7 @@ class Topic:
         self._on_failed = on_failed
         self._log = get_logger("broker").bind(topic=str(name))
         ledger.on_durable = self._wake_subscriptions
+        ledger.on_failure = self.fail
         for cursor_name, cursor in ledger.cursors.items():
             self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
 
@@ -61,6 +62,7 @@ class Topic:
 
         Raises:
             Refused: with ProducerBusy if its name is in use by a client that is alive.
+            Terminated: if the topic was ended for good.
         """
         while (holder := self.producers.get(producer.name)) is not None:
             same_client = (
@@ -78,6 +80,8 @@ class Topic:
                 self.remove_producer(holder)
         if self.closed:
             raise AlreadyClosed(f"{self.name} is closed")
+        if self.ledger.terminated is not None:
+            raise Terminated(f"{self.name} was terminated at {self.ledger.terminated}")
         self.producers[producer.name] = producer
 
     def remove_producer(self, producer: Producer) -> None:
@@ -107,10 +111,10 @@ class Topic:
                 self.subscriptions[name] = subscription
         return subscription
 
-    async def unsubscribe(
+    def detach_for_unsubscribe(
         self, subscription: Subscription, consumer: Consumer, force: bool
     ) -> None:
-        """Delete a subscription durably.
+        """Take a subscription, with all its consumers, out of service before it is deleted.
 
         Raises:
             Refused: if other consumers are attached and `force` is not set.
@@ -126,7 +130,14 @@ class Topic:
             subscription.remove_consumer(other)
         for other in others:
             other.disconnect()
-        await self.ledger.delete_cursor(subscription.name)
+
+    async def delete_subscription(self, subscription: Subscription) -> None:
+        """Delete a subscription durably; if that fails the topic is opened anew, with it."""
+        try:
+            await self.ledger.delete_cursor(subscription.name)
+        except AnabranchError as error:
+            self.fail(error)
+            raise
 
     def _new_subscription(self, name: str, cursor: Cursor) -> Subscription:
         return Subscription(

@@ -55,6 +55,10 @@ class Topics:
         """Every open topic."""
         return list(self._open.values())
 
+    async def exists(self, name: TopicName) -> bool:
+        """Whether a topic was created, here or elsewhere."""
+        return await self._managed_ledgers.exists(name.managed_ledger_name)
+
     async def open(self, name: TopicName, *, create: bool) -> Topic:
         """Return the topic, opening it first if need be; several callers share one opening.
 
