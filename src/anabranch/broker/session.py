@@ -12,9 +12,10 @@ from anabranch import limits
 from anabranch.broker import requests
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
+from anabranch.broker.refusals import code_of
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
-from anabranch.errors import InputError, ProtocolError
+from anabranch.errors import CursorTooLarge, InputError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
@@ -360,10 +361,15 @@ class Session:
     def _acknowledged(
         self, topic: Topic, consumer_id: int, request_id: int, error: Exception | None
     ) -> None:
-        if error is not None:
+        refusal = None
+        if isinstance(error, CursorTooLarge):
+            # What is stored is untouched: it is this acknowledgement alone that cannot be kept.
+            refusal = (code_of(error), str(error))
+        elif error is not None:
             topic.fail(error)
-        elif not self.closed:
-            self.reply(replies.ack_response(consumer_id, request_id))
+            return
+        if not self.closed:
+            self.reply(replies.ack_response(consumer_id, request_id, refusal))
 
     # --- closing single producers and consumers from our side -----------------------------------
 
