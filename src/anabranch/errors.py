@@ -19,6 +19,7 @@
     ├── OutcomeUnknown        the request may or may not have taken effect
     ├── StorageError          the disk or a store failed
     │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
+    │   ├── CursorTooLarge    acknowledgements with too many gaps to be stored
     │   └── DiskFull
     ├── Corruption            stored bytes are not what was written; names the position
     └── FormatError           a file or document of an unknown format or version
@@ -116,6 +117,10 @@ class StorageError(AnabranchError):
 
 class StoreFailed(StorageError):
     """A write or sync failed; the store accepts nothing more until it is opened again."""
+
+
+class CursorTooLarge(StorageError):
+    """The acknowledgements of a subscription have too many gaps; those stored before are safe."""
 
 
 class DiskFull(StorageError):

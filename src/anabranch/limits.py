@@ -87,10 +87,15 @@ ENTRY_CACHE_BYTES_MAX: Final = 128 * MIB
 CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 """An acknowledgement without a receipt is durable within this time."""
 CURSOR_RANGES_BYTES_MAX: Final = 256 * KIB
-"""Individual acknowledgements kept in a cursor's node; those above are delivered again."""
+"""Individual acknowledgements kept in a cursor's node; with more it gets a ledger of its own."""
 CURSOR_BATCHES_BYTES_MAX: Final = 256 * KIB
 """The same for partly acknowledged batches."""
 CURSOR_PROPERTIES_BYTES_MAX: Final = 448 * KIB
+CURSOR_ENTRY_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+"""The largest state of a cursor: one entry of its ledger, which any ledger store takes."""
+CURSOR_LEDGER_ENTRIES_MAX: Final = 50_000
+CURSOR_LEDGER_BYTES_MAX: Final = 64 * MIB
+"""A cursor goes on to another ledger, or back to its node, once it has one of these."""
 ACK_SET_WORDS_MAX: Final = 8 * KIB
 """64-bit words of one batch's bitmap: more messages than fit the largest entry."""
 CURSOR_CLAIM_TRIES_MAX: Final = 10
@@ -157,4 +162,5 @@ assert (
     CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX
     < METADATA_VALUE_BYTES_MAX
 ), "a cursor must fit its node"
+assert CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
 assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import Terminated
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
@@ -133,6 +134,34 @@ async def test_everything_is_there_after_a_restart(stores: Memory | Embedded) ->
             await append(topic, b"late")
         await owner.delete(NAME)
         assert not await owner.exists(NAME)
+
+
+@pytest.mark.goal("core.L7", part="large cursor in a ledger")
+async def test_large_cursor_is_there_after_restarts(
+    stores: Memory | Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 400)
+    monkeypatch.setattr(limits, "CURSOR_LEDGER_ENTRIES_MAX", 3)
+    acked: set[Position] = set()
+    async with stores.owner() as owner:
+        topic = await owner.open(NAME)
+        await topic.open_cursor("s", initial="earliest")
+        positions = await asyncio.gather(*(append(topic, b"%d" % n) for n in range(200)))
+    for n in range(5):
+        async with stores.owner() as owner:
+            cursor = (await owner.open(NAME)).cursors["s"]
+            assert {p for p in positions if cursor.is_acknowledged(p)} == acked
+            for chosen in (positions[1 + 4 * n :: 20], positions[3 + 4 * n :: 20]):
+                cursor.acknowledge(chosen)
+                acked.update(chosen)
+                await cursor.flushed()
+    async with stores.owner() as owner:
+        cursor = (await owner.open(NAME)).cursors["s"]
+        assert cursor.backlog() == 100
+        cursor.acknowledge_cumulative(positions[-2])
+    async with stores.owner() as owner:
+        topic = await owner.open(NAME)
+        assert topic.cursors["s"].backlog() == 0
 
 
 async def test_schemas_are_there_after_a_restart(stores: Memory | Embedded) -> None:

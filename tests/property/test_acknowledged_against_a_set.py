@@ -10,8 +10,11 @@ from anabranch.ids import EARLIEST, Position
 from anabranch.managed_ledger.acknowledged import Acknowledged, bits_of_words, words_of_bits
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.formats import (
+    CursorDocument,
     decode_cursor,
+    decode_position_entry,
     encode_cursor,
+    encode_position_entry,
     restore_acknowledged,
 )
 
@@ -108,8 +111,15 @@ class AgainstASet(RuleBasedStateMachine):
 
     @rule()
     def store_and_restore(self) -> None:
-        value = encode_cursor(self.state, {}, {}).value
+        value = encode_cursor(self.state, {}, {})
+        assert value is not None
         self.state = restore_acknowledged(decode_cursor(value, "c"), self.chain)
+
+    @rule()
+    def store_in_a_ledger_and_restore(self) -> None:
+        entry = encode_position_entry(self.state, {}, "c")
+        node = CursorDocument(cursor_ledger_id=9, mark_delete=None)
+        self.state = restore_acknowledged(decode_position_entry(entry, node, "c"), self.chain)
 
     def mark(self, hit: set[Position]) -> None:
         self.acknowledged |= hit

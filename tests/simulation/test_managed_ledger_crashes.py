@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import AlreadyClosed, Fenced, OutcomeUnknown, StorageError
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
@@ -20,6 +21,7 @@ from anabranch.managed_ledger import (
     ManagedLedgers,
     SchemaInfo,
 )
+from anabranch.managed_ledger.formats import decode_cursor
 from anabranch.metadata.factory import open_store
 from anabranch.runtime import Runtime
 from anabranch.testing.simulation import Process, World
@@ -48,6 +50,7 @@ class Witness:
         self.opens = 0
         self.take_overs = 0
         self.highest_ledger = -1
+        self.large_cursors = 0
 
     async def main(self, runtime: Runtime) -> None:
         """The process: open, check what must be there, then work until killed."""
@@ -58,6 +61,10 @@ class Witness:
             owner = ManagedLedgers(
                 metadata=metadata, ledgers=ledgers, runtime=runtime, config=CONFIG
             )
+            for name in SUBSCRIPTIONS:
+                node = await metadata.get(f"/managed-ledgers/{NAME}/{name}")
+                if node is not None:
+                    self.large_cursors += decode_cursor(node.value, name).cursor_ledger_id >= 0
             topic = await self.take_over(owner)
             self.opens += 1
             cursors = [await topic.open_cursor(name, initial="earliest") for name in SUBSCRIPTIONS]
@@ -215,6 +222,28 @@ def test_promises_hold_over_every_crash_and_take_over(seed: int) -> None:
     witness = World(seed).run(live_and_die)
     assert witness.opens > 1
     assert witness.stored
+
+
+@pytest.fixture
+def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cursors outgrow their nodes all the time, and their ledgers soon after."""
+    monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 60)
+    monkeypatch.setattr(limits, "CURSOR_LEDGER_ENTRIES_MAX", 4)
+
+
+@pytest.mark.goal("core.L7", part="large cursor in a ledger")
+@pytest.mark.usefixtures("small_nodes")
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_promises_hold_while_cursors_move_between_nodes_and_ledgers(seed: int) -> None:
+    witness = World(seed).run(live_and_die)
+    assert witness.opens > 1
+    assert witness.stored
+
+
+@pytest.mark.usefixtures("small_nodes")
+def test_seeds_reach_cursors_in_ledgers() -> None:
+    witnesses = [World(seed).run(live_and_die) for seed in range(100, 103)]
+    assert sum(w.large_cursors for w in witnesses) > 10
 
 
 def test_seeds_reach_what_they_are_meant_to() -> None:

@@ -12,9 +12,16 @@ from anabranch import limits
 from anabranch.broker import requests
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
+from anabranch.broker.refusals import code_of
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
-from anabranch.errors import AlreadyClosed, InputError, ProtocolError, Terminated
+from anabranch.errors import (
+    AlreadyClosed,
+    CursorTooLarge,
+    InputError,
+    ProtocolError,
+    Terminated,
+)
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
@@ -371,6 +378,9 @@ class Session:
         if isinstance(error, AlreadyClosed):
             # The subscription was deleted under it, or the topic is closed anyway.
             refused = (ServerError.MetadataError, str(error))
+        elif isinstance(error, CursorTooLarge):
+            # What is stored is untouched: it is this acknowledgement alone that cannot be kept.
+            refused = (code_of(error), str(error))
         elif error is not None:
             topic.fail(error)
             return

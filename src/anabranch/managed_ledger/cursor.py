@@ -1,8 +1,8 @@
 """One subscription's cursor: acknowledgements in memory, made durable in the background.
 
-A shell over the pure `Acknowledged`. Changes are plain calls; writes of the cursor's node follow
+A shell over the pure `Acknowledged`. Changes are plain calls; writes of the whole state follow
 one after the other, each carries everything acknowledged before it began, and all who asked for
-durability meanwhile share the next one.
+durability meanwhile share the next one. Where they go is `stored_cursor`'s.
 """
 
 import asyncio
@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, Fenced, InputError, OutcomeUnknown
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    CursorTooLarge,
+    Fenced,
+    InputError,
+    OutcomeUnknown,
+)
 from anabranch.ids import Position
 from anabranch.managed_ledger.acknowledged import Acknowledged
-from anabranch.managed_ledger.formats import encode_cursor
-from anabranch.managed_ledger.owned_node import OwnedNode
+from anabranch.managed_ledger.stored_cursor import StoredCursor
 
 _log = logging.getLogger(__name__)
 _FLUSH_DELAY_S = limits.CURSOR_FLUSH_INTERVAL_S / 2
@@ -60,8 +66,8 @@ class Cursor:
         "_durable_changes",
         "_error",
         "_hooks",
-        "_node",
         "_state",
+        "_stored",
         "_timer",
         "_waiters",
         "_write_task",
@@ -75,7 +81,7 @@ class Cursor:
         self,
         name: str,
         state: Acknowledged,
-        node: OwnedNode | None,
+        stored: StoredCursor | None,
         hooks: CursorHooks,
         *,
         properties: Mapping[str, int] | None = None,
@@ -88,7 +94,7 @@ class Cursor:
         """Texts that belong to the subscription."""
         self.durable_mark_delete = state.mark_delete
         self._state = state
-        self._node = node
+        self._stored = stored
         self._hooks = hooks
         self._changes = 0
         self._durable_changes = 0
@@ -101,7 +107,7 @@ class Cursor:
     @property
     def is_durable(self) -> bool:
         """Whether it is stored, and so holds back trimming."""
-        return self._node is not None
+        return self._stored is not None
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -152,7 +158,8 @@ class Cursor:
         Raises:
             InputError: if they do not fit the cursor's node.
         """
-        check_properties_size([*properties, *self.cursor_properties])
+        texts = self.cursor_properties
+        check_properties_size([*properties, *texts], texts.values())
         self.properties = dict(properties)
         self._changed()
 
@@ -187,15 +194,19 @@ class Cursor:
     # --- durability ---------------------------------------------------------------------------
 
     def flush(self, done: FlushDone) -> None:
-        """Call `done` once everything acknowledged before this call is durable."""
+        """Call `done` once everything acknowledged before this call is durable.
+
+        Or with the error: after `CursorTooLarge` what was durable before still is, and the cursor
+        goes on.
+        """
         loop = asyncio.get_running_loop()
         if self._error is not None:
             loop.call_soon(done, self._error)
-        elif self._node is None or self._changes == self._durable_changes:
+        elif self._stored is None or self._changes == self._durable_changes:
             loop.call_soon(done, None)
         else:
             self._waiters.append((self._changes, done))
-            self._write_soon(self._node)
+            self._write_soon(self._stored)
 
     async def flushed(self) -> None:
         """Wait until everything acknowledged before this call is durable."""
@@ -221,11 +232,15 @@ class Cursor:
 
     async def close(self) -> None:
         """Make everything durable, then stop."""
-        if self._error is None:
-            try:
-                await self.flushed()
-            finally:
-                self.stop(AlreadyClosed(f"cursor {self.name} is closed"))
+        if self._error is not None:
+            return
+        try:
+            await self.flushed()
+        finally:
+            self.stop(AlreadyClosed(f"cursor {self.name} is closed"))
+        if self._stored is not None:
+            await self._last_write()
+            await self._stored.settle(self._state, self.properties, self.cursor_properties)
 
     async def delete(self) -> None:
         """Remove the stored cursor and stop.
@@ -233,12 +248,15 @@ class Cursor:
         Raises:
             Fenced: if another owner has it.
         """
-        assert self._node is not None, "a cursor in memory has nothing to delete"
+        assert self._stored is not None, "a cursor in memory has nothing to delete"
         self.stop(AlreadyClosed(f"cursor {self.name} was deleted"))
+        await self._last_write()
+        await self._stored.delete()
+
+    async def _last_write(self) -> None:
+        # A write in flight would change the version under whoever writes next.
         if self._write_task is not None:
-            # The write in flight would change the version under the deletion.
             await asyncio.wait([self._write_task])
-        await self._node.delete()
 
     def _changed(self) -> None:
         self._changes += 1
@@ -246,25 +264,32 @@ class Cursor:
             self._flush_later()
 
     def _flush_later(self) -> None:
-        if self._node is not None and self._error is None:
+        if self._stored is not None and self._error is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_FLUSH_DELAY_S, self._write_soon, self._node)
+            self._timer = loop.call_later(_FLUSH_DELAY_S, self._write_soon, self._stored)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _write_soon(self, node: OwnedNode) -> None:
+    def _write_soon(self, stored: StoredCursor) -> None:
         self._cancel_timer()
         if self._write_task is None:
-            self._write_task = self._hooks.spawn(f"cursor {self.name}", self._write(node))
+            self._write_task = self._hooks.spawn(f"cursor {self.name}", self._write(stored))
 
-    async def _write(self, node: OwnedNode) -> None:
+    async def _write(self, stored: StoredCursor) -> None:
+        attempted = self._changes
         try:
-            await self._write_once(node)
+            await self._write_once(stored)
             while self._waiters and self._error is None:
-                await self._write_once(node)
+                attempted = self._changes
+                await self._write_once(stored)
+        except CursorTooLarge as error:
+            # Trying the same again would only keep the process busy.
+            self._write_failed(error)
+            if self._changes == attempted:
+                return
         except AnabranchError as error:
             self._write_failed(error)
         finally:
@@ -272,18 +297,9 @@ class Cursor:
         if self._changes > self._durable_changes:
             self._flush_later()
 
-    async def _write_once(self, node: OwnedNode) -> None:
+    async def _write_once(self, stored: StoredCursor) -> None:
         changes, mark_delete = self._changes, self._state.mark_delete
-        encoded = encode_cursor(self._state, self.properties, self.cursor_properties)
-        if encoded.dropped_ranges or encoded.dropped_batches:
-            _log.warning(
-                "cursor %s at %s is too large: %d ranges and %d batches would be delivered again",
-                self.name,
-                node.path,
-                encoded.dropped_ranges,
-                encoded.dropped_batches,
-            )
-        await node.write(encoded.value)
+        await stored.write(self._state, self.properties, self.cursor_properties)
         self._durable_changes = changes
         before, self.durable_mark_delete = self.durable_mark_delete, mark_delete
         waiters, self._waiters = self._waiters, []

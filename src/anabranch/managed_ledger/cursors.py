@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from anabranch import limits
@@ -12,6 +13,7 @@ from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.cursor import Cursor, CursorHooks, check_properties_size
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import (
+    IN_NODE,
     CursorDocument,
     decode_cursor,
     decode_position_entry,
@@ -20,6 +22,7 @@ from anabranch.managed_ledger.formats import (
 )
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.owned_node import OwnedNode
+from anabranch.managed_ledger.stored_cursor import StoredCursor
 from anabranch.metadata.store import ABSENT, Node
 
 _log = logging.getLogger(__name__)
@@ -46,7 +49,9 @@ class Cursors:
         """Take over every stored cursor.
 
         Each node is written once, so that the previous owner can no longer write it: it would
-        otherwise make the first write of this owner fail.
+        otherwise make the first write of this owner fail. A state in a ledger moves to the node
+        if it fits there; if not, the ledger has been closed by reading it and is kept until the
+        next write.
         """
         prefix = f"{self._owner.path}/"
         found = [node async for node in self._env.metadata.scan(self._owner.path)]
@@ -68,7 +73,8 @@ class Cursors:
         check_properties_size([*properties, *cursor_properties], cursor_properties.values())
         state = self._new_state(initial)
         node = OwnedNode(self._env.metadata, self._path(name), ABSENT)
-        value = encode_cursor(state, properties, cursor_properties).value
+        value = encode_cursor(state, properties, cursor_properties)
+        assert value is not None, "a new cursor has nothing but properties"
         try:
             stat = await self._env.metadata.put(node.path, value, ABSENT)
         except BadVersion:
@@ -82,7 +88,7 @@ class Cursors:
         cursor = Cursor(
             name,
             state,
-            node,
+            StoredCursor(name, node, self._env),
             self._hooks,
             properties=properties,
             cursor_properties=cursor_properties,
@@ -153,22 +159,33 @@ class Cursors:
                 return False
             path = node.stat.path
             document = decode_cursor(node.value, f"{name} at {path}")
-            cursor_ledger_id = document.cursor_ledger_id
-            if cursor_ledger_id >= 0:
-                document = await self._read_cursor_ledger(name, document)
+            named_id = document.cursor_ledger_id
+            lost = False
+            if named_id >= 0:
+                document, lost = await self._read_cursor_ledger(name, document)
             state = restore_acknowledged(document, self._chain)
-            value = encode_cursor(state, document.properties, document.cursor_properties).value
+            value = encode_cursor(state, document.properties, document.cursor_properties)
             try:
-                stat = await self._env.metadata.put(path, value, node.stat.version)
+                stat = await self._env.metadata.put(path, value or node.value, node.stat.version)
             except BadVersion:
                 node = await self._env.metadata.get(path)
                 continue
-            if cursor_ledger_id >= 0:
-                await discard_ledger(self._env.ledgers, cursor_ledger_id)
+            if lost:
+                _log.warning(
+                    "cursor %s of %s lost its ledger %d; it goes on from %s",
+                    name,
+                    self._owner.path,
+                    named_id,
+                    state.mark_delete,
+                )
+            if named_id >= 0 and value is not None:
+                await discard_ledger(self._env.ledgers, named_id)
+                named_id = IN_NODE
+            owned = OwnedNode(self._env.metadata, path, stat.version)
             self.by_name[name] = Cursor(
                 name,
                 state,
-                OwnedNode(self._env.metadata, path, stat.version),
+                StoredCursor(name, owned, self._env, ledger_id=named_id),
                 self._hooks,
                 properties=document.properties,
                 cursor_properties=document.cursor_properties,
@@ -176,29 +193,24 @@ class Cursors:
             return True
         raise ConflictError(f"another owner keeps writing cursor {name} at {path}")
 
-    async def _read_cursor_ledger(self, name: str, node: CursorDocument) -> CursorDocument:
-        """Read the position that Pulsar keeps in the last entry of a cursor's own ledger."""
+    async def _read_cursor_ledger(
+        self, name: str, node: CursorDocument
+    ) -> tuple[CursorDocument, bool]:
+        """Read the position in the last entry of a cursor's own ledger.
+
+        Returns:
+            What it says, or what the node says if that ledger is lost, and whether it is.
+        """
         try:
             reader = await self._env.ledgers.open(node.cursor_ledger_id)
-        except NotFound:
-            reader = None
-        if reader is not None and reader.last_entry_id >= 0:
             last = reader.last_entry_id
-            entries = await reader.read(last, last, max_bytes=limits.METADATA_VALUE_BYTES_MAX)
-            return decode_position_entry(bytes(entries[0].payload), node, name)
-        position = node.mark_delete
-        if position is None:
-            position = self._chain.previous_position(self._chain.first_position())
-        _log.warning(
-            "cursor %s of %s lost its ledger %d; it goes on from %s",
-            name,
-            self._owner.path,
-            node.cursor_ledger_id,
-            position,
-        )
-        return CursorDocument(
-            node.cursor_ledger_id,
-            position,
-            properties=node.properties,
-            cursor_properties=node.cursor_properties,
-        )
+            if last >= 0:
+                entries = await reader.read(last, last, max_bytes=limits.CURSOR_ENTRY_BYTES_MAX)
+                return decode_position_entry(bytes(entries[0].payload), node, name), False
+        except NotFound:
+            # Or the previous owner has just gone on to another one: writing the node tells.
+            pass
+        if node.mark_delete is not None:
+            return replace(node, ranges=(), batches=()), True
+        start = self._chain.previous_position(self._chain.first_position())
+        return replace(node, mark_delete=start, ranges=(), batches=()), True

@@ -1,13 +1,16 @@
 """Pulsar's documents of managed ledgers and cursors: bytes to values and back. Pure."""
 
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from anabranch import limits
-from anabranch.errors import FormatError, InputError
+from anabranch.errors import CursorTooLarge, FormatError, InputError
 from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.ids import Position
 from anabranch.managed_ledger.acknowledged import Acknowledged
@@ -186,6 +189,9 @@ def restore_acknowledged(document: CursorDocument, chain: Chain) -> Acknowledged
     assert document.mark_delete is not None, "the position was read from the cursor ledger first"
     state = Acknowledged(chain, document.mark_delete)
     for lower, upper in document.ranges:
+        if lower.ledger_id == upper.ledger_id:
+            state.restore_range(lower.ledger_id, lower.entry_id + 1, upper.entry_id)
+            continue
         # Older Pulsar joined ranges over the end of a ledger; ours stay within one.
         for ledger_id in [span.ledger_id for span in chain.spans]:
             if lower.ledger_id <= ledger_id <= upper.ledger_id:
@@ -199,30 +205,60 @@ def restore_acknowledged(document: CursorDocument, chain: Chain) -> Acknowledged
     return state
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedCursor:
-    """A cursor's node, and how much did not fit."""
-
-    value: bytes
-    dropped_ranges: int
-    dropped_batches: int
-
-
 def encode_cursor(
     state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
-) -> EncodedCursor:
-    """Write a cursor's node.
-
-    What does not fit the limits is left out from the highest position down: those messages are
-    delivered again after a restart, none is lost.
+) -> bytes | None:
+    """Write a cursor's node with its whole state; None if that does not fit a node.
 
     Raises:
         InputError: if the properties are too large.
     """
+    info = _cursor_info(IN_NODE, state.mark_delete, properties, cursor_properties)
+    budget = limits.CURSOR_RANGES_BYTES_MAX
+    for ledger_id, first, last in state.ranges():
+        lower, upper = Position(ledger_id, first - 1), Position(ledger_id, last)
+        item = pb.MessageRange(lowerEndpoint=_nested(lower), upperEndpoint=_nested(upper))
+        budget -= item.ByteSize() + 4
+        if budget < 0:
+            return None
+        info.individualDeletedMessages.append(item)
+    budget = limits.CURSOR_BATCHES_BYTES_MAX
+    for position, words in state.batches():
+        batch = pb.BatchedEntryDeletionIndexInfo(position=_nested(position), deleteSet=words)
+        budget -= batch.ByteSize() + 4
+        if budget < 0:
+            return None
+        info.batchedEntryDeletionIndexInfo.append(batch)
+    return info.SerializeToString()
+
+
+def encode_cursor_pointer(
+    cursor_ledger_id: int,
+    mark_delete: Position,
+    properties: Mapping[str, int],
+    cursor_properties: Mapping[str, str],
+) -> bytes:
+    """Write the node of a cursor whose state is the last entry of a ledger.
+
+    The position is where to go on if that ledger is lost.
+
+    Raises:
+        InputError: if the properties are too large.
+    """
+    info = _cursor_info(cursor_ledger_id, mark_delete, properties, cursor_properties)
+    return info.SerializeToString()
+
+
+def _cursor_info(
+    cursor_ledger_id: int,
+    mark_delete: Position,
+    properties: Mapping[str, int],
+    cursor_properties: Mapping[str, str],
+) -> pb.ManagedCursorInfo:
     info = pb.ManagedCursorInfo(
-        cursorsLedgerId=IN_NODE,
-        markDeleteLedgerId=state.mark_delete.ledger_id,
-        markDeleteEntryId=state.mark_delete.entry_id,
+        cursorsLedgerId=cursor_ledger_id,
+        markDeleteLedgerId=mark_delete.ledger_id,
+        markDeleteEntryId=mark_delete.entry_id,
     )
     for key in sorted(properties):
         info.properties.add(name=key, value=properties[key])
@@ -233,22 +269,43 @@ def encode_cursor(
             f"the properties of a cursor take {info.ByteSize()} bytes; "
             f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
         )
-    budget = limits.CURSOR_RANGES_BYTES_MAX
-    dropped_ranges = dropped_batches = 0
-    for ledger_id, first, last in state.ranges():
-        lower, upper = Position(ledger_id, first - 1), Position(ledger_id, last)
-        item = pb.MessageRange(lowerEndpoint=_nested(lower), upperEndpoint=_nested(upper))
-        budget -= item.ByteSize() + 4
-        if budget < 0:
-            dropped_ranges += 1
-        else:
-            info.individualDeletedMessages.append(item)
-    budget = limits.CURSOR_BATCHES_BYTES_MAX
-    for position, words in state.batches():
-        batch = pb.BatchedEntryDeletionIndexInfo(position=_nested(position), deleteSet=words)
-        budget -= batch.ByteSize() + 4
-        if budget < 0:
-            dropped_batches += 1
-        else:
-            info.batchedEntryDeletionIndexInfo.append(batch)
-    return EncodedCursor(info.SerializeToString(), dropped_ranges, dropped_batches)
+    return info
+
+
+def encode_position_entry(state: Acknowledged, properties: Mapping[str, int], name: str) -> bytes:
+    """Write the whole state of a cursor as an entry of its ledger.
+
+    Ranges go as bitmaps: a large state has many short ones, for which they take far less room
+    and time than pairs of positions.
+
+    Raises:
+        CursorTooLarge: if it does not fit an entry.
+    """
+    info = pb.PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
+    for key in sorted(properties):
+        info.properties.add(name=key, value=properties[key])
+    for ledger_id, ranges in groupby(state.ranges(), itemgetter(0)):
+        words = _bitmap([(first, last) for _, first, last in ranges])
+        info.individualDeletedMessageRanges.add(key=ledger_id, values=words)
+    for position, pending in state.batches():
+        info.batchedEntryDeletionIndexInfo.add(position=_nested(position), deleteSet=pending)
+    size = info.ByteSize()
+    if size > limits.CURSOR_ENTRY_BYTES_MAX:
+        raise CursorTooLarge(
+            f"the acknowledgements of cursor {name} above {state.mark_delete} take {size} bytes, "
+            f"of which {limits.CURSOR_ENTRY_BYTES_MAX} can be stored; nothing more is durable "
+            "until older messages are acknowledged"
+        )
+    return info.SerializeToString()
+
+
+def _bitmap(ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
+    """Signed 64-bit words, least significant first, with a bit for every entry of the ranges."""
+    words = ranges[-1][1] // 64 + 1
+    octets = bytearray(words * 8)
+    for first, last in ranges:
+        low, high = first // 8, last // 8 + 1
+        bits = (1 << last - first + 1) - 1 << first % 8
+        bits |= int.from_bytes(octets[low:high], "little")
+        octets[low:high] = bits.to_bytes(high - low, "little")
+    return struct.unpack(f"<{words}q", octets)

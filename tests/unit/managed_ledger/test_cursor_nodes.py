@@ -1,4 +1,4 @@
-"""The stored form of cursors: Pulsar's cursor ledgers, damage, what is too large."""
+"""The stored form of cursors: Pulsar's cursor ledgers, damage."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch import limits
-from anabranch.errors import (
-    FormatError,
-)
+from anabranch.errors import FormatError
 from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.ids import Position
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig
@@ -96,29 +93,3 @@ async def test_unreadable_cursor_is_refused_by_name(world: World, value: bytes, 
         await world.open()
     node = await world.metadata.get(f"/managed-ledgers/{NAME}/broken")
     assert node.value == value
-
-
-async def test_too_many_ranges_are_delivered_again_from_the_highest(
-    world: World,
-    append_all: AppendAll,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 100)
-    monkeypatch.setattr(limits, "CURSOR_BATCHES_BYTES_MAX", 50)
-    ledger = await world.open()
-    cursor = await ledger.open_cursor("s", initial="earliest")
-    positions = await append_all(ledger, 40)
-    cursor.acknowledge(positions[1:20:2])
-    for position in positions[21::2]:
-        cursor.acknowledge_batch(position, [1])
-    await cursor.flushed()
-    assert "would be delivered again" in caplog.text
-    again = (await world.open()).cursors["s"]
-    kept = [n for n in range(40) if again.is_acknowledged(positions[n])]
-    assert kept
-    assert kept == list(range(1, 20, 2))[: len(kept)]
-    assert len(kept) < 10
-    partial = [n for n in range(40) if again.pending_bits(positions[n])]
-    assert 0 < len(partial) < 10
-    assert partial == list(range(21, 40, 2))[: len(partial)]

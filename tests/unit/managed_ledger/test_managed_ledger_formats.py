@@ -15,6 +15,7 @@ from anabranch.managed_ledger.formats import (
     decode_position_entry,
     encode_chain,
     encode_cursor,
+    encode_position_entry,
     restore_acknowledged,
 )
 
@@ -42,7 +43,8 @@ def test_cursor_has_fixed_bytes() -> None:
     state = Acknowledged(chain, Position(3, 2))
     state.acknowledge([Position(3, 4), Position(3, 5)])
     state.acknowledge_batch(Position(3, 7), [-1, 5])
-    value = encode_cursor(state, {"p": -5}, {"k": "v"}).value
+    value = encode_cursor(state, {"p": -5}, {"k": "v"})
+    assert value is not None
     expected = (
         "08ffffffffffffffffff01"  # no cursor ledger
         "10031802"  # mark-delete 3:2
@@ -70,6 +72,28 @@ def test_bitmaps_of_a_cursor_ledger_are_ranges() -> None:
         (Position(3, 189), Position(3, 190)),
         (Position(4, 62), Position(4, 63)),
     )
+
+
+def test_entry_of_a_cursor_ledger_has_fixed_bytes() -> None:
+    chain = Chain([LedgerSpan(3, 200, 1000, 1)], 300)
+    state = Acknowledged(chain, Position(3, 2))
+    state.acknowledge([Position(3, 4), Position(3, 5), *(Position(3, n) for n in range(63, 129))])
+    state.acknowledge_batch(Position(3, 7), [-1, 5])
+    value = encode_position_entry(state, {"p": -5}, "c")
+    expected = (
+        "08031002"  # mark-delete 3:2
+        "220e0a017010fbffffffffffffffff01"  # property p = -5
+        "2a130a040803100710ffffffffffffffffff011005"  # batch 3:7
+        "321a0803"  # bitmap of ledger 3
+        "10b0808080808080808001"  # 4, 5 and 63
+        "10ffffffffffffffffff01"  # 64 to 127
+        "1001"  # 128
+    )
+    assert value.hex() == expected
+    node = CursorDocument(cursor_ledger_id=9, mark_delete=None)
+    back = restore_acknowledged(decode_position_entry(value, node, "c"), chain)
+    assert list(back.ranges()) == [(3, 4, 5), (3, 63, 128)]
+    assert list(back.batches()) == [(Position(3, 7), (-1, 5))]
 
 
 def test_fields_of_others_survive() -> None:
