@@ -7,11 +7,12 @@ class Progress:
     """Wakes everybody who waits; each looks for itself whether that was what it waited for."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._waiters: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
         """Return after the next `wake`."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         await waiter
 
