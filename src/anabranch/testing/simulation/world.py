@@ -21,6 +21,7 @@ from anabranch.testing.simulation.process import Incarnation, Machine, Process, 
 from anabranch.testing.simulation.trace import Trace
 
 T = TypeVar("T")
+_CLEANUP_AWAITS_MAX = 100
 TIME_LIMIT_S = 3600.0
 """Virtual time a scenario has unless it says otherwise."""
 
@@ -141,10 +142,25 @@ class World:
                     process.incarnation.bury()
             for task in tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                # Whatever its `finally` blocks raise now concerns nobody.
-                with contextlib.suppress(BaseException):
-                    coroutine = task.get_coro()
-                    if coroutine is not None:
-                        coroutine.close()
+                coroutine = task.get_coro()
+                if coroutine is not None:
+                    _close_for_good(coroutine)
             self._graveyard.clear()
             self.loop.close()
+
+
+def _close_for_good(coroutine: Any) -> None:
+    """End a suspended coroutine; whatever its `finally` blocks raise now concerns nobody.
+
+    Innermost first: one that awaits again in its cleanup would else be left behind, suspended.
+    """
+    chain = []
+    while hasattr(coroutine, "cr_await"):
+        chain.append(coroutine)
+        coroutine = coroutine.cr_await
+    for each in reversed(chain):
+        for _ in range(_CLEANUP_AWAITS_MAX):
+            with contextlib.suppress(BaseException):
+                each.close()
+            if each.cr_frame is None:
+                break
