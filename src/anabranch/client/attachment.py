@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import limits
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.errors import AlreadyClosed, OutcomeUnknown
+from anabranch.errors import AlreadyClosed, ConfigError, OutcomeUnknown
 from anabranch.generated.pulsar_api_pb2 import ServerError
 from anabranch.ids import TopicName
 
@@ -80,6 +80,9 @@ class Attachment:
                 if error.code in _FINAL or (first and error.code in _FINAL_AT_FIRST):
                     self._end(error)
                     return
+            except ConfigError as error:
+                self._end(error)  # an address this client cannot use
+                return
             else:
                 self.attachments += 1
                 delay_s = limits.RECONNECT_DELAY_S_MIN
@@ -90,6 +93,12 @@ class Attachment:
                     return
             await asyncio.sleep(delay_s * self.client.runtime.entropy.uniform(0.9, 1.1))
             delay_s = min(2 * delay_s, limits.RECONNECT_DELAY_S_MAX)
+
+    def let_go(self) -> None:
+        """Stop staying attached; whoever waits for the first time is told."""
+        self._lost.set()
+        if not self._ready.done():
+            self._ready.set_exception(AlreadyClosed(f"closed: {self.topic}"))
 
     def _end(self, error: Exception) -> None:
         self.closed = True

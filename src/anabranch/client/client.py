@@ -4,6 +4,7 @@ import asyncio
 from typing import Literal
 from urllib.parse import urlsplit
 
+from anabranch import limits
 from anabranch.client.connection import BrokerConnection
 from anabranch.client.consumer import Consumer
 from anabranch.client.producer import Producer
@@ -40,6 +41,8 @@ class Client:
         self._service = parse_service_url(service_url)
         self.runtime = runtime
         self.tasks = Tasks(on_failure)
+        self.message_bytes_max = limits.MESSAGE_BYTES_MAX
+        """What the brokers said last about metadata and payload of one message."""
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
         self._next_id = 0
@@ -116,6 +119,7 @@ class Client:
             except (OSError, TimeoutError) as error:
                 raise OutcomeUnknown(f"nothing answers at {address[0]}:{address[1]}") from error
             self._connections[address] = fresh
+            self.message_bytes_max = fresh.message_bytes_max
             return fresh
 
     async def close(self) -> None:

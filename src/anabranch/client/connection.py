@@ -66,7 +66,11 @@ class BrokerConnection:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._decoder = Decoder(frame_bytes_max=limits.FRAME_BYTES_MAX)
+        # The most that any broker of ours can be set to send.
+        self._decoder = Decoder(
+            frame_bytes_max=limits.MESSAGE_BYTES_SETTING_MAX + limits.FRAME_PADDING_BYTES
+        )
+        self.message_bytes_max = limits.MESSAGE_BYTES_MAX
         self._connection: Connection | None = None
         self._requests: dict[int, asyncio.Future[Any]] = {}
         self._next_request_id = 0
@@ -185,6 +189,8 @@ class BrokerConnection:
     def _on_command(self, command: BaseCommand) -> None:
         kind = command.type
         if kind == BaseCommand.CONNECTED:
+            if command.connected.max_message_size:
+                self.message_bytes_max = command.connected.max_message_size
             if not self._connected.done():
                 self._connected.set_result(command)
         elif kind == BaseCommand.PING:

@@ -77,10 +77,13 @@ class Consumer(Attachment):
             self._arrived.clear()
             await self._arrived.wait()
         message = self._queue.popleft()
-        self._taken += 1
+        self._made_room(1)
+        return message
+
+    def _made_room(self, count: int) -> None:
+        self._taken += count
         if self._taken >= max(1, self._queue_messages // 2):
             self._permit(self._taken)
-        return message
 
     def _permit(self, count: int) -> None:
         self._taken = 0
@@ -105,13 +108,15 @@ class Consumer(Attachment):
 
     def redeliver(self) -> None:
         """Ask for everything unacknowledged again."""
+        dropped = len(self._queue)
         self._queue.clear()
         if self._epoch is not None:
             self._epoch += 1
         if self.connection is not None:
             again = requests.redeliver(self._id, consumer_epoch=self._epoch)
             self.connection.write([encode(again)])
-            self._permit(self._queue_messages)
+            # Only for what was dropped: the broker still counts on the rest of its permits.
+            self._made_room(dropped)
 
     async def attach(self, connection: BrokerConnection) -> None:
         """See `Attachment.attach`."""
@@ -142,12 +147,18 @@ class Consumer(Attachment):
             raise
         if connection.closed or self._id not in connection.consumers:
             raise OutcomeUnknown("closed right after it was opened")
+        if self.closed:
+            del connection.consumers[self._id]
+            request_id = connection.new_request_id()
+            connection.write([encode(requests.close_consumer(self._id, request_id))])
+            return
         self.connection = connection
         self._permit(self._queue_messages)
 
     def on_message(self, message: Message) -> None:
         """See `MessageTaker.on_message`."""
         if self._epoch is not None and message.consumer_epoch != self._epoch:
+            self._made_room(1)
             return
         metadata = read_metadata(message.entry)
         self._queue.append(
@@ -179,5 +190,5 @@ class Consumer(Attachment):
                     request_id, [encode(requests.close_consumer(self._id, request_id))]
                 )
             connection.consumers.pop(self._id, None)
-        self._lost.set()
+        self.let_go()
         self._arrived.set()

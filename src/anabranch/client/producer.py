@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.client.attachment import Attachment
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.errors import AlreadyClosed, OutcomeUnknown
+from anabranch.errors import AlreadyClosed, InputError, OutcomeUnknown, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import MessageMetadata
 from anabranch.ids import Position, TopicName
 from anabranch.wire import SendReceipt, build_entry, encode, requests, send_frame
@@ -49,14 +49,17 @@ class Producer(Attachment):
     async def send_soon(
         self, payload: bytes, *, key: str | None = None
     ) -> asyncio.Future[Position]:
-        """Publish one message; the future has the answer. Waits only while too many are open."""
+        """Publish one message; the future has the answer. Waits only while too many are open.
+
+        Raises:
+            InputError: if the broker takes no message of this size.
+        """
         self.check_open()
         await self._room.acquire()
         if self.closed:
             self._room.release()
             raise AlreadyClosed(f"closed: {self.topic}")
         sequence_id = self._next_sequence_id
-        self._next_sequence_id += 1
         metadata = MessageMetadata(
             producer_name=self.name,
             sequence_id=sequence_id,
@@ -64,6 +67,15 @@ class Producer(Attachment):
         )
         if key is not None:
             metadata.partition_key = key
+        size = metadata.ByteSize() + len(payload)
+        if size > self.client.message_bytes_max:
+            # Sent all the same it would end the connection, be sent again, and so on.
+            self._room.release()
+            raise InputError(
+                f"a message of {size} bytes is too large; "
+                f"the broker takes at most {self.client.message_bytes_max}"
+            )
+        self._next_sequence_id += 1
         receipt: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         receipt.add_done_callback(self._answered)
         op = _InFlight(sequence_id, build_entry(metadata, payload), receipt)
@@ -103,6 +115,11 @@ class Producer(Attachment):
             raise
         if connection.closed or self._id not in connection.producers:
             raise OutcomeUnknown("closed right after it was opened")
+        if self.closed:
+            del connection.producers[self._id]
+            request_id = connection.new_request_id()
+            connection.write([encode(requests.close_producer(self._id, request_id))])
+            return
         self.name = answer.producer_name
         self.connection = connection
         for op in self._in_flight:
@@ -114,17 +131,24 @@ class Producer(Attachment):
             return  # of what was sent before the broker closed us; it is sent again
         if not self._in_flight or receipt.sequence_id < self._in_flight[0].sequence_id:
             return  # of an entry that was sent twice and answered before
-        op = self._in_flight.popleft()
-        assert op.sequence_id == receipt.sequence_id, "receipts come in the order of sends"
+        op = self._in_flight[0]
+        if op.sequence_id != receipt.sequence_id:
+            raise ProtocolError(
+                f"receipt of {receipt.sequence_id} came before the one of {op.sequence_id}"
+            )
+        self._in_flight.popleft()
         if not op.receipt.done():
             op.receipt.set_result(Position(receipt.ledger_id, receipt.entry_id))
 
     def on_send_error(self, sequence_id: int, code: int, text: str) -> None:
         """See `ReceiptTaker.on_send_error`."""
-        if self._in_flight and self._in_flight[0].sequence_id == sequence_id:
-            op = self._in_flight.popleft()
-            if not op.receipt.done():
-                op.receipt.set_exception(BrokerRefused(code, text))
+        # A refusal is immediate and overtakes the receipts of what was sent before.
+        for op in self._in_flight:
+            if op.sequence_id == sequence_id:
+                self._in_flight.remove(op)
+                if not op.receipt.done():
+                    op.receipt.set_exception(BrokerRefused(code, text))
+                return
 
     def gave_up(self, error: Exception) -> None:
         """See `Attachment.gave_up`."""
@@ -146,5 +170,5 @@ class Producer(Attachment):
                     request_id, [encode(requests.close_producer(self._id, request_id))]
                 )
             connection.producers.pop(self._id, None)
-        self._lost.set()
+        self.let_go()
         self.gave_up(OutcomeUnknown("the producer was closed"))
