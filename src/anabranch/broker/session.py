@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 from anabranch import limits
 from anabranch.broker import requests
+from anabranch.broker.acknowledging import serve_ack
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
-from anabranch.broker.refusals import code_of
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
 from anabranch.errors import (
-    AlreadyClosed,
-    CursorTooLarge,
-    InputError,
     ProtocolError,
     Terminated,
 )
@@ -236,7 +233,7 @@ class Session:
         elif kind is Send:
             self._on_send(command)  # type: ignore[arg-type]
         elif kind is Ack:
-            self._on_ack(command)  # type: ignore[arg-type]
+            serve_ack(self, command)  # type: ignore[arg-type]
         elif kind is Flow:
             self._on_flow(command)  # type: ignore[arg-type]
         elif isinstance(command, BaseCommand):
@@ -344,48 +341,6 @@ class Session:
         if opened is not None:
             consumer, subscription, _ = opened
             subscription.flow(consumer, flow.permits)
-
-    def _on_ack(self, ack: Ack) -> None:
-        opened = self.consumers.get(ack.consumer_id)
-        if opened is None:
-            return
-        consumer, subscription, topic = opened
-        if ack.txn is not None:
-            self._refuse_ack(ack, ServerError.NotAllowedError, "transactions are not served")
-            return
-        try:
-            subscription.acknowledge(consumer, ack)
-        except InputError as error:
-            self._refuse_ack(ack, ServerError.MetadataError, str(error))
-            return
-        if ack.request_id is not None:
-            subscription.cursor.flush(
-                partial(self._acknowledged, topic, ack.consumer_id, ack.request_id)
-            )
-
-    def _refuse_ack(self, ack: Ack, code: ServerError, text: str) -> None:
-        self._log.info("ack_refused", consumer=ack.consumer_id, reason=text)
-        if ack.request_id is not None:
-            answer = replies.ack_response(
-                ack.consumer_id, ack.request_id, (code, text), txn=ack.txn
-            )
-            self.reply(answer)
-
-    def _acknowledged(
-        self, topic: Topic, consumer_id: int, request_id: int, error: Exception | None
-    ) -> None:
-        refused = None
-        if isinstance(error, AlreadyClosed):
-            # The subscription was deleted under it, or the topic is closed anyway.
-            refused = (ServerError.MetadataError, str(error))
-        elif isinstance(error, CursorTooLarge):
-            # What is stored is untouched: it is this acknowledgement alone that cannot be kept.
-            refused = (code_of(error), str(error))
-        elif error is not None:
-            topic.fail(error)
-            return
-        if not self.closed:
-            self.reply(replies.ack_response(consumer_id, request_id, refused))
 
     # --- closing single producers and consumers from our side -----------------------------------
 

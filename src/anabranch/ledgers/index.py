@@ -6,7 +6,7 @@ again go through the same code.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from anabranch.errors import Corruption
 from anabranch.journal import RecordPlace, segment_name
@@ -265,7 +265,10 @@ class LedgerIndex:
             doomed = [ledger_id for ledger_id in wanted if ledger_id in self.ledgers]
         for ledger_id in doomed:
             ledger = self.ledgers.pop(ledger_id)
-            for segment in ledger.run_segments:
+            segments: Iterable[int] = ledger.run_segments
+            if ledger.gap_before >= 0:
+                segments = self.segments  # the runs before the gap are not known any more
+            for segment in segments:
                 self.segments[segment].ledgers.pop(ledger_id, None)
 
     def check_complete(self) -> None:

@@ -228,9 +228,14 @@ class Acknowledged:
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """Ledger, first and last entry of every range above the mark, ascending."""
-        for ledger_id in sorted(self._ranges):
-            for first, last in self._ranges[ledger_id]:
+        for ledger_id, ranges in self.ranges_by_ledger():
+            for first, last in ranges:
                 yield ledger_id, first, last
+
+    def ranges_by_ledger(self) -> Iterator[tuple[int, EntryRanges]]:
+        """The ranges above the mark of every ledger that has any, ascending."""
+        for ledger_id in sorted(self._ranges):
+            yield ledger_id, self._ranges[ledger_id]
 
     def batches(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
         """Every partly acknowledged batch with its pending bits, ascending."""

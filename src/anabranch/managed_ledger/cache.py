@@ -12,6 +12,7 @@ from anabranch.ledgers.store import Entry
 
 _ENTRY_OVERHEAD_BYTES = 256
 """What an entry costs in memory besides its payload; keeps many tiny entries within the bound."""
+_GONE = Entry(-1, -1, b"")
 
 
 class _Tail:
@@ -38,6 +39,8 @@ class _Tail:
 
     def evict_oldest(self) -> int:
         size = len(self.entries[self.head].payload)
+        # Taken off the list later, but let go of now: it is not counted any more.
+        self.entries[self.head] = _GONE
         self.head += 1
         if self.head * 2 > len(self.entries):
             self.dropped_bytes = self.ends[self.head - 1]

@@ -19,6 +19,7 @@ from anabranch.errors import (
     Fenced,
     InputError,
     OutcomeUnknown,
+    StorageError,
 )
 from anabranch.ids import Position
 from anabranch.managed_ledger.acknowledged import Acknowledged
@@ -247,11 +248,19 @@ class Cursor:
 
         Raises:
             Fenced: if another owner has it.
+            StorageError: if the store cannot remove it; it goes on.
         """
         assert self._stored is not None, "a cursor in memory has nothing to delete"
         self.stop(AlreadyClosed(f"cursor {self.name} was deleted"))
         await self._last_write()
-        await self._stored.delete()
+        try:
+            await self._stored.delete()
+        except StorageError:
+            # It is still there, and so somebody may go on using it.
+            self._error = None
+            if self._changes > self._durable_changes:
+                self._flush_later()
+            raise
 
     async def _last_write(self) -> None:
         # A write in flight would change the version under whoever writes next.

@@ -113,8 +113,12 @@ class Cursors:
         del self.by_name[name]
 
     def slowest(self) -> Position | None:
-        """The lowest durable mark of all cursors; None if there is none."""
-        return min((c.durable_mark_delete for c in self.by_name.values()), default=None)
+        """The lowest mark of all cursors, stored or to be stored; None if there is no cursor.
+
+        A mark that moves forward counts once it is durable, one that goes back at once.
+        """
+        cursors = self.by_name.values()
+        return min((min(c.durable_mark_delete, c.mark_delete) for c in cursors), default=None)
 
     async def flush(self) -> None:
         """Make every acknowledgement made before this call durable."""

@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.errors import Corruption, FormatError
 from anabranch.journal import Journal, RecordPlace
-from anabranch.journal.format import HEADER_BYTES, MARK_BYTES, encode_header
+from anabranch.journal.format import HEADER_BYTES, MARK_BYTES, RECORD_HEADER_BYTES, encode_header
+from anabranch.limits import JOURNAL_IDLE_MARK_S, JOURNAL_RECORD_BYTES_MAX
 from anabranch.runtime.real_disk import RealDisk
 
 KIND = b"test"
@@ -192,6 +193,22 @@ async def test_garbage_longer_than_one_write_is_no_tail(tmp_path: Path) -> None:
         file.write(b"\x07" * (17 << 20))
     with pytest.raises(Corruption, match="more than a crash can tear"):
         await recovered(tmp_path)
+
+
+async def test_largest_write_may_be_torn_together_with_the_mark_before_it(tmp_path: Path) -> None:
+    """The mark of an idle journal is not synced until the next write is."""
+    journal, _ = await open_journal(tmp_path, segment_bytes=64 << 20)
+    await append_group(journal, b"before")
+    await asyncio.sleep(JOURNAL_IDLE_MARK_S * 3)
+    file = tmp_path / SEGMENT
+    marked = file.stat().st_size
+    await append_group(journal, bytes(JOURNAL_RECORD_BYTES_MAX))
+    await journal.close()
+    # Nothing but zeros came to the disk of either write, and the closing mark never did.
+    last = marked + MARK_BYTES + RECORD_HEADER_BYTES + JOURNAL_RECORD_BYTES_MAX
+    content = file.read_bytes()[: marked - MARK_BYTES]
+    file.write_bytes(content + bytes(last - len(content)))
+    assert await recovered(tmp_path) == [b"before"]
 
 
 @pytest.mark.parametrize(

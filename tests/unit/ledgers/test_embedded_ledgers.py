@@ -160,6 +160,31 @@ async def test_segments_of_deleted_ledgers_are_removed(folder: Folder) -> None:
             await store.create(used)
 
 
+async def test_no_segment_is_kept_for_a_ledger_that_lost_its_middle(folder: Folder) -> None:
+    """Of a deleted ledger a segment in between may be gone when the others are read again."""
+    store = await folder.open()
+    doomed, other = await store.create(1), await store.create(2)
+    await append(other, bytes(500))
+    await append(doomed, *[bytes(500)] * 5)
+    await append(other, bytes(500))
+    await append(doomed, *[bytes(500)] * 2)
+    later = await store.create(3)
+    await append(later, *[bytes(500)] * 3)
+    await settled(store)
+    before = store.journal.segments()
+    await store.delete(1)
+    await settled(store)
+    assert len(store.journal.segments()) < len(before), "what only the doomed one used is gone"
+    await store.close()
+    store = await folder.open()
+    await settled(store)
+    await store.delete(2)
+    await settled(store)
+    living = {n for n, use in store._index.segments.items() if 3 in use.ledgers}
+    assert {*store.journal.segments()[:-1]} <= living
+    await store.close()
+
+
 async def test_facts_outlive_the_segments_they_were_written_to(folder: Folder) -> None:
     """A quiet ledger's beginning and an old deletion move on when their segment goes."""
     store = await folder.open()

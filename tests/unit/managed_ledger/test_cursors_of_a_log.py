@@ -125,6 +125,34 @@ async def test_reset_goes_anywhere(world: World, append_all: AppendAll) -> None:
     assert cursor.mark_delete == positions[-1]
 
 
+async def test_reset_holds_ledgers_back_before_it_is_durable(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open(SMALL)
+    ledger.retention = type(ledger.retention)(-1, -1)
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 25)
+    cursor.acknowledge_cumulative(positions[-1])
+    await cursor.flushed()
+    ledger.retention = type(ledger.retention)()
+    writes = world.metadata.put
+
+    async def slow_put(path: str, *rest: Any) -> Stat:
+        if path.endswith("/s"):
+            await asyncio.sleep(0.02)
+        return await writes(path, *rest)
+
+    world.metadata.put = slow_put
+    cursor.reset(positions[12])
+    await ledger.open_cursor("other")
+    await ledger.delete_cursor("other")
+    await asyncio.sleep(0.01)
+    assert ledger.first_position() == positions[10], "its ledger is still there"
+    world.metadata.put = writes
+    await cursor.flushed()
+    assert cursor.backlog() == 13
+
+
 class CountedWrites:
     """Counts and delays the writes below one path of a metadata store."""
 
@@ -284,6 +312,26 @@ async def test_delete_cursor_is_durable_and_frees_ledgers(
     await asyncio.sleep(0.01)
     assert len(ledger.ledgers) == 1
     assert (await world.open(SMALL)).cursors == {}
+
+
+async def test_cursor_that_could_not_be_deleted_goes_on(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await world.open()
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 3)
+    cursor.acknowledge(positions[:1])
+
+    async def delete(path: str, expected: Any) -> None:
+        raise StorageError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.metadata, "delete", delete)
+        with pytest.raises(StorageError, match="away"):
+            await ledger.delete_cursor("s")
+    assert await ledger.open_cursor("s") is cursor
+    await cursor.flushed()
+    assert (await world.open()).cursors["s"].mark_delete == positions[0]
 
 
 async def test_transient_cursor_is_not_stored_and_holds_nothing_back(

@@ -52,3 +52,25 @@ def test_entry_larger_than_the_cache_is_not_kept() -> None:
     fill(topic, 1, 2000)
     assert cache.bytes_held == 0
     assert topic.read(1, 0, 1, 1) == []
+
+
+class CountedPayload(bytes):
+    """Bytes that say how many of them are in memory."""
+
+    living = 0
+
+    def __init__(self, _content: bytes) -> None:
+        CountedPayload.living += 1
+
+    def __del__(self) -> None:
+        CountedPayload.living -= 1
+
+
+@pytest.mark.goal("core.L10", part="bounded by bytes")
+def test_what_was_evicted_is_not_kept_in_memory() -> None:
+    cache = EntryCache(100_000)
+    topic = cache.topic()
+    for entry_id in range(300):
+        topic.add(Entry(1, entry_id, CountedPayload(bytes(1000))))
+        assert CountedPayload.living * 1000 <= 100_000
+    assert CountedPayload.living > 50, "the room is used"
