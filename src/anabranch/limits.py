@@ -11,10 +11,11 @@ MIB: Final = 1024 * 1024
 # --- wire -------------------------------------------------------------------------------------
 MESSAGE_BYTES_MAX: Final = 5 * MIB
 """Largest metadata + payload of one entry, as Pulsar's default maxMessageSize."""
-ENTRY_HEAD_BYTES: Final = 10
-"""Magic, checksum and size in front of an entry's metadata, which clients do not count."""
 FRAME_PADDING_BYTES: Final = 10 * KIB
 """Room for the command and sizes around a message, as Pulsar's frame decoder allows."""
+ENTRY_OVERHEAD_BYTES: Final = FRAME_PADDING_BYTES - 1 * KIB
+"""What an entry may have above the message limit, since clients do not count all of it.
+The rest of the padding is for the command that delivers it."""
 FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + FRAME_PADDING_BYTES
 KEEP_ALIVE_INTERVAL_S: Final = 30
 LIVENESS_CHECK_S: Final = 5

@@ -1,5 +1,6 @@
 """The unmodified client from the package index, against a standalone server of ours."""
 
+import random
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pulsar
 import pytest
 
+from anabranch import limits
 from anabranch.testing.servers import anabranch_standalone, pulsar_client
 from anabranch.testing.servers.standalone import Standalone
 
@@ -213,3 +215,15 @@ def test_after_kill_9_the_script_goes_on_where_it_was() -> None:
             consumer.acknowledge(message)
         assert received[0] >= 50
         assert set(received) == set(range(50, 150))
+
+
+@pytest.mark.goal("core.B2", part="chunking")
+def test_a_message_in_chunks_of_the_largest_size(client: Any, topic: str) -> None:
+    """The client fills every chunk but the last one up to the limit that it was told."""
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(
+        topic, batching_enabled=False, chunking_enabled=True, send_timeout_millis=8000
+    )
+    payload = random.Random(1).randbytes(2 * limits.MESSAGE_BYTES_MAX + 4711)
+    producer.send(payload)
+    assert drain(consumer, 1) == [payload]

@@ -59,7 +59,7 @@ class Session:
         self._decoder = Decoder(
             frame_bytes_max=broker.settings.message_bytes_max + limits.FRAME_PADDING_BYTES
         )
-        self._entry_bytes_max = broker.settings.message_bytes_max + limits.ENTRY_HEAD_BYTES
+        self._entry_bytes_max = broker.settings.message_bytes_max + limits.ENTRY_OVERHEAD_BYTES
         self._connected = False
         self._out: list[Buffer] = []
         self._flush_scheduled = False

@@ -167,20 +167,18 @@ async def test_a_terminated_topic_says_so_and_goes_on_serving_consumers() -> Non
 
 
 async def test_the_largest_message_a_client_may_send_is_taken() -> None:
-    """Clients compare metadata and payload with the limit; what is in front does not count."""
+    """Clients compare less than the whole entry with the limit; C++ resends a refused one."""
     size = limits.KIB
     async with running_broker(BrokerSettings(message_bytes_max=size)) as broker:
         wire = await Wire(broker).connect()
         await wire.producer()
         metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
-        room = size - metadata.ByteSize()
         wire.session.data_received(
-            b"".join(send_frame(1, 0, 1, build_entry(metadata, bytes(room))))
+            b"".join(send_frame(1, 0, 1, build_entry(metadata, bytes(size))))
         )
         assert type(await wire.next()) is SendReceipt
-        wire.session.data_received(
-            b"".join(send_frame(1, 1, 1, build_entry(metadata, bytes(room + 1))))
-        )
+        too_large = build_entry(metadata, bytes(size + limits.ENTRY_OVERHEAD_BYTES))
+        wire.session.data_received(b"".join(send_frame(1, 1, 1, too_large)))
         assert (await wire.next()).send_error.error == ServerError.NotAllowedError
 
 
