@@ -41,6 +41,10 @@ UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
 ROUND_ROBIN_ENTRIES_MAX: Final = 20
 """Entries one consumer of a shared subscription gets before the next one's turn."""
 
+# --- topics ------------------------------------------------------------------------------------
+PARTITIONS_MAX: Final = 100_000
+"""More in a stored document is damage, not a topic."""
+
 # --- metadata ---------------------------------------------------------------------------------
 METADATA_VALUE_BYTES_MAX: Final = 1 * MIB
 METADATA_PATH_BYTES_MAX: Final = 8 * KIB

@@ -3,6 +3,7 @@
 import json
 from typing import Final
 
+from anabranch import limits
 from anabranch.broker.refusals import Refused
 from anabranch.errors import BadVersion, FormatError
 from anabranch.ids import TopicName
@@ -62,9 +63,12 @@ class Namespaces:
         if node is None:
             return 0
         try:
-            return int(json.loads(node.value)["partitions"])
+            partitions = int(json.loads(node.value)["partitions"])
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"{path} is no partitioned-topic document: {error}") from error
+        if not 0 <= partitions <= limits.PARTITIONS_MAX:
+            raise FormatError(f"{path} declares {partitions} partitions")
+        return partitions
 
     async def next_instance(self) -> int:
         """Take a number no earlier broker of this cluster has had, for generated names."""

@@ -1,5 +1,6 @@
 """One producer on one connection."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,7 +23,7 @@ class Producer:
     """The broker's side of an open producer."""
 
     __slots__ = (
-        "_drained", "connection", "disconnect", "dropped", "epoch", "name", "pending",
+        "_settled", "_waiting", "connection", "disconnect", "dropped", "epoch", "name", "pending",
         "producer_id", "schema_version", "sent_messages",
     )  # fmt: skip
 
@@ -48,18 +49,19 @@ class Producer:
         """The broker closed it: what becomes durable now is not answered, it is sent again."""
         self.pending = 0
         """Entries handed to storage and not yet durable."""
-        self._drained: Callable[[], None] | None = None
+        self._settled = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
-    def when_drained(self, drained: Callable[[], None]) -> None:
-        """Call `drained` once nothing is pending any more, at once if nothing is."""
+    def after_pending(self, action: Callable[[], None]) -> None:
+        """Act when everything handed to storage before now is answered, at once if it is."""
         if self.pending == 0:
-            drained()
+            action()
         else:
-            self._drained = drained
+            self._waiting.append((self._settled + self.pending, action))
 
     def settled(self) -> None:
         """One pending entry became durable or failed."""
         self.pending -= 1
-        if self.pending == 0 and self._drained is not None:
-            drained, self._drained = self._drained, None
-            drained()
+        self._settled += 1
+        while self._waiting and self._waiting[0][0] <= self._settled:
+            self._waiting.popleft()[1]()

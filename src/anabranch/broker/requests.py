@@ -170,7 +170,7 @@ def _close_producer(session: "Session", command: BaseCommand) -> None:
             session.reply(replies.success(request.request_id))
 
     # Receipts of what was sent before the close come first, as the client expects.
-    producer.when_drained(drained)
+    producer.after_pending(drained)
 
 
 # --- consumers -------------------------------------------------------------------------------

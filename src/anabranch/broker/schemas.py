@@ -83,16 +83,17 @@ class Schemas:
 
     async def _add(self, topic: TopicName, schema: Schema) -> bytes:
         schema_id = topic.schema_id
-        for stored in reversed(await self._storage.versions(schema_id)):
+        versions = await self._storage.versions(schema_id)
+        for stored in reversed(versions):
             if stored.info.type == schema.type and stored.info.schema == schema.schema_data:
                 return version_bytes(stored.version)
-            if not stored.info.deleted:
-                name = Schema.Type.Name(stored.info.type)
-                raise Refused(
-                    ServerError.IncompatibleSchema,
-                    f"{topic} has another schema (type {name}, version {stored.version}); "
-                    "changing a topic's schema is not served",
-                )
+        if versions and not versions[-1].info.deleted:
+            name = Schema.Type.Name(versions[-1].info.type)
+            raise Refused(
+                ServerError.IncompatibleSchema,
+                f"{topic} has another schema (type {name}, version {versions[-1].version}); "
+                "changing a topic's schema is not served",
+            )
         info = SchemaInfo(
             schema_id,
             schema.type,

@@ -258,10 +258,10 @@ class Session:
         size = len(entry)
         if send.txn is not None or size > self._entry_bytes_max:
             why = "transactions are not served" if send.txn is not None else "message is too large"
-            self._send_error(send, ServerError.NotAllowedError, why)
+            self._refuse_send(producer, send, ServerError.NotAllowedError, why)
             return
         if not verify_checksum(entry):
-            self._send_error(send, ServerError.ChecksumError, "checksum does not match")
+            self._refuse_send(producer, send, ServerError.ChecksumError, "checksum does not match")
             return
         self._pending_publishes += 1
         self._pending_bytes += size
@@ -330,9 +330,14 @@ class Session:
             code = ServerError.TopicTerminatedError
             self.reply(replies.send_error(producer.producer_id, last, code, str(error)))
 
-    def _send_error(self, send: Send, code: ServerError, text: str) -> None:
-        sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
-        self.reply(replies.send_error(send.producer_id, sequence_id, code, text))
+    def _refuse_send(self, producer: Producer, send: Send, code: ServerError, text: str) -> None:
+        def refuse() -> None:
+            if not self.closed and not producer.dropped:
+                sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
+                self.reply(replies.send_error(send.producer_id, sequence_id, code, text))
+
+        # Behind the receipts of what was sent before: clients match answers in order.
+        producer.after_pending(refuse)
 
     def _on_flow(self, flow: Flow) -> None:
         if flow.permits <= 0:

@@ -124,8 +124,8 @@ class Subscription:
                     whole.append(position)
             self.cursor.acknowledge(whole)
             dispatcher.acknowledged(consumer, whole)
-        if consumer.permits > 0:
-            self.wake()
+        # Somebody else may have held it, and may be able to take more now.
+        self.wake()
 
     # --- reading and sending -----------------------------------------------------------------
 
@@ -165,6 +165,7 @@ class Subscription:
     async def _read(
         self, start: Position, count: int, replays: list[Position], generation: int
     ) -> None:
+        last_seen = self._visibility.last_readable()
         try:
             entries = await self._ledger.read(start, count, limits.READ_BATCH_BYTES_MAX)
         except AnabranchError as error:
@@ -172,8 +173,18 @@ class Subscription:
             return
         finally:
             self._reading = False
-        if generation != self._generation or self._deliver(entries, replays):
+        if generation == self._generation and not entries:
+            self._pass_trimmed(last_seen, replays)
+        if generation != self._generation or not entries or self._deliver(entries, replays):
             self.wake()
+
+    def _pass_trimmed(self, last_seen: Position, replays: list[Position]) -> None:
+        """Nothing is left up to `last_seen`: it was trimmed while it was being read."""
+        if self._dispatcher is not None:
+            for position in replays:
+                self._dispatcher.drop_replay(position)
+        if not replays:
+            self._read_position = self._ledger.next_position(last_seen)
 
     def _deliver(self, entries: list[Entry], replays: list[Position]) -> bool:
         """Send entries that were read; false if there is nothing to go on with."""

@@ -282,22 +282,6 @@ async def test_unsubscribe_deletes_the_cursor() -> None:
         assert not topic.ledger.cursors
 
 
-async def test_a_schema_is_stored_once_and_another_is_refused() -> None:
-    string = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
-    numbers = pb.Schema(name="s", schema_data=b"", type=pb.Schema.Int64)
-    async with running_broker() as broker:
-        wire = await Wire(broker).connect()
-        for number in (1, 2):
-            answer = await wire.ask(requests.producer(TOPIC, number, number, schema=string))
-            assert answer.producer_success.schema_version == bytes(8)
-        refused = await wire.ask(requests.producer(TOPIC, 3, 3, schema=numbers))
-        assert refused.error.error == ServerError.IncompatibleSchema
-        found = await wire.ask(requests.get_schema(TOPIC, 4))
-        assert found.getSchemaResponse.schema.type == pb.Schema.String
-        consumer = await wire.subscribe(schema=numbers)
-        assert consumer.error.error == ServerError.IncompatibleSchema
-
-
 async def test_an_extension_serves_what_the_broker_does_not() -> None:
     served: list[int] = []
 
@@ -378,3 +362,19 @@ async def test_what_a_closed_producer_sent_before_is_not_answered() -> None:
         wire.publish(1, b"on its way when the producer was closed")
         await wire.quiet()
         assert not wire.closed
+
+
+async def test_a_refused_send_is_answered_in_its_turn() -> None:
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await wire.producer()
+        bad = bytearray(
+            build_entry(MessageMetadata(producer_name="p", sequence_id=1, publish_time=1), b"abc")
+        )
+        bad[-1] ^= 1
+        wire.publish(0, b"good")
+        wire.session.data_received(b"".join(send_frame(1, 1, 1, bytes(bad))))
+        wire.publish(2, b"good again")
+        first, second, third = [await wire.next() for _ in range(3)]
+        assert (first.sequence_id, third.sequence_id) == (0, 2)
+        assert second.send_error.sequence_id == 1
