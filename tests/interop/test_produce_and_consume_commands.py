@@ -113,9 +113,14 @@ def test_refusals_of_the_server_are_one_line(anabranch, url, topic):
     done = anabranch("produce", "persistent://nobody/nowhere/t", "-m", "x")
     assert done.returncode == 2
     assert re.fullmatch(
-        r"error: cannot publish to persistent://nobody/nowhere/t: the server says \w+\n",
+        r"error: cannot publish to persistent://nobody/nowhere/t: the server says \w+;"
+        r" --verbose shows why\n",
         done.stderr,
     )
+    done = anabranch("produce", "persistent://nobody/nowhere/t", "-m", "x", "--verbose")
+    assert re.search(r"TopicNotFound msg: \w+", done.stderr)
+    done = anabranch("produce", "persistent://nobody", "-m", "x")
+    assert "a topic is named like my-topic" in done.stderr
     holder = subprocess.Popen(
         [*ANABRANCH, "consume", topic, "-s", "s", "--follow", "--url", url,
          "--position", "earliest"],

@@ -8,7 +8,8 @@ from anabranch import __version__
 from anabranch.cli import messages, standalone, verify
 from anabranch.errors import AnabranchError
 
-app = typer.Typer(name="anabranch", no_args_is_help=True, add_completion=True)
+# Plain help: boxes cut long flags and defaults short on a narrow terminal.
+app = typer.Typer(name="anabranch", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(verify.app, name="verify")
 
 

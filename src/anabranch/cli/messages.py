@@ -61,7 +61,9 @@ def produce(
     url: _Url = _DEFAULT_URL,
     key: Annotated[str | None, typer.Option(help="Key of every message.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Send the messages this many times.")] = 1,
-    compression: Annotated[Compression, typer.Option()] = Compression.NONE,
+    compression: Annotated[
+        Compression, typer.Option(help="How payloads are packed.")
+    ] = Compression.NONE,
     batching: Annotated[bool, typer.Option(help="Send several messages as one entry.")] = True,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Messages per second at most.")
@@ -102,13 +104,17 @@ def _stdin_lines() -> Iterator[str]:
 
 def consume(
     topic: Annotated[str, typer.Argument(help="Topic, short or full name.")],
-    subscription: Annotated[str, typer.Option("-s", "--subscription", help="Its name.")],
+    subscription: Annotated[
+        str, typer.Option("-s", "--subscription", help="Name of the subscription.")
+    ],
     number: Annotated[
         int, typer.Option("-n", "--number", min=1, help="Messages to receive before ending.")
     ] = 1,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     url: _Url = _DEFAULT_URL,
-    type_: Annotated[SubscriptionType, typer.Option("--type")] = SubscriptionType.EXCLUSIVE,
+    type_: Annotated[
+        SubscriptionType, typer.Option("--type", help="How consumers share the subscription.")
+    ] = SubscriptionType.EXCLUSIVE,
     position: Annotated[
         Start, typer.Option(help="Where a new subscription begins.")
     ] = Start.LATEST,

@@ -13,18 +13,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from socket import create_connection
 from types import FrameType, TracebackType
 from typing import Any, Final
 
 import pulsar
 
-from anabranch.errors import ConfigError, InputError, Unreachable
+from anabranch.cli.reach import require_listener
+from anabranch.errors import InputError, Unreachable
 
 INTERRUPTED: Final = 130
 """Exit code of a command that was ended by Ctrl-C before it was done, as shells have it."""
-_PROBE_S: Final = 3.0
-_PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 8080, "https": 8443}
 _RECEIVE_SLICE_MS: Final = 200
 """How long one receive call may block, so that Ctrl-C is noticed soon."""
 _COMPRESSIONS: Final = {
@@ -103,7 +101,8 @@ class PulsarSession:
     def __init__(self, url: str, *, timeout_s: float = 30.0, verbose: bool = False) -> None:
         self._url = url
         self._timeout_s = timeout_s
-        _probe(url)
+        self._verbose = verbose
+        require_listener(url)
         self._client = pulsar.Client(
             url,
             operation_timeout_seconds=max(1, round(timeout_s)),
@@ -221,8 +220,15 @@ class PulsarSession:
             raise Unreachable(
                 f"cannot {attempt}: {self._url} did not answer within {self._timeout_s:g} s"
             ) from error
+        except pulsar.InvalidTopicName as error:
+            raise InputError(
+                f"cannot {attempt}: a topic is named like my-topic or"
+                " persistent://public/default/my-topic"
+            ) from error
         except pulsar.PulsarException as error:
-            raise InputError(f"cannot {attempt}: the server says {_words(error)}") from error
+            # The library keeps the server's reason for its log.
+            hint = "" if self._verbose else "; --verbose shows why"
+            raise InputError(f"cannot {attempt}: the server says {_words(error)}{hint}") from error
 
 
 @contextmanager
@@ -246,23 +252,6 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 def _words(error: pulsar.PulsarException) -> str:
     return str(error).removeprefix("Pulsar error: ")
-
-
-def _probe(url: str) -> None:
-    """Find out within seconds whether anybody listens; the library would try for long."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in _PORTS or not rest:
-        raise ConfigError(f"--url {url!r} is not an address such as pulsar://127.0.0.1:6650")
-    for address in rest.split("/")[0].split(","):
-        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
-        if port and not port.isdecimal():
-            raise ConfigError(f"--url {url!r}: {port!r} is not a port number")
-        try:
-            create_connection((host.strip("[]"), int(port or _PORTS[scheme])), _PROBE_S).close()
-        except OSError:
-            continue
-        return
-    raise Unreachable(f"nothing answers at {url}: is the server running? (make run)")
 
 
 def _silence() -> Any:

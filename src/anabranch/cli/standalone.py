@@ -19,7 +19,7 @@ _CONFIG_HELP = "TOML file with settings; flags and environment variables win ove
 
 
 def standalone(config: str | None, **flags: str | int | float | bool | None) -> None:
-    """Start a server with embedded stores in the foreground; Ctrl-C stops it."""
+    """Start a server in the foreground; Ctrl-C stops it."""
     from anabranch.server.settings_sources import load_settings
 
     settings = load_settings(flags=flags, environment=os.environ, config_file=config)
@@ -34,17 +34,16 @@ def _option(setting: Setting) -> inspect.Parameter:
     if setting.kind is bool:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
     # No default here: an absent flag must stay distinguishable, it loses to file and environment.
-    option = typer.Option(
-        None, *names, help=f"{setting.help} ({setting.allowed})", show_default=_shown(setting)
-    )
+    option = typer.Option(None, *names, help=_help(setting))
     kind = setting.kind | None
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind
     )
 
 
-def _shown(setting: Setting) -> str:
-    return str(setting.default).lower() if setting.kind is bool else str(setting.default)
+def _help(setting: Setting) -> str:
+    default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
+    return f"{setting.help} ({setting.allowed}" + (f"; default: {default})" if default else ")")
 
 
 def _describe_flags(command: Any) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from anabranch.cli.reach import require_listener
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def check(
     folder: Annotated[Path, typer.Argument(help="The folder with the histories of one run.")],
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Judge the histories of a run: exit code 0 clean, 1 violations, 2 not enough to say."""
+    """Judge the histories of a run.
+
+    Exit code 0: clean; 1: a promise was broken; 2: not enough to say.
+    """
     from anabranch.verify.check import check_folder
 
     try:
@@ -80,11 +84,13 @@ def run(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Send, receive and acknowledge against a server, then judge what came back.
+    """Put a load on a server, then judge what came back.
+
+    Exit code 0: clean; 1: a promise was broken; 2: no verdict.
 
     Ctrl-C ends the sending and still drains; a second one cuts the drain, a third the run.
     """
-    from anabranch.verify.workload import WorkloadSettings
+    from anabranch.verify.workload import WorkloadSettings, refuse_used
 
     run_id = secrets.token_hex(8)
     try:
@@ -101,6 +107,9 @@ def run(
             idle_s=idle,
         )
         folder = history or Path(f"verify-{datetime.now(UTC):%Y%m%d-%H%M%S}-{run_id[:4]}")
+        settings.check()
+        refuse_used(folder)
+        require_listener(url)
         print(f"run {run_id}, seed {settings.seed}, histories in {folder}", file=sys.stderr)
         verdict = asyncio.run(_run(settings, folder, duration))
     except (AnabranchError, OSError) as error:

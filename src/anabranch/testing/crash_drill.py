@@ -167,16 +167,27 @@ class CrashDrill:
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool]:
     """Return settings, folder, and whether to print JSON."""
-    parser = argparse.ArgumentParser(prog="python -m anabranch.testing.crash_drill")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--rate", type=float, default=300.0)
-    parser.add_argument("--producers", type=int, default=4)
-    parser.add_argument("--subscriptions", default="exclusive,shared")
-    parser.add_argument("--dedup", action="store_true")
-    parser.add_argument("--folder", type=Path, default=None, help="kept; default: a temporary one")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
-    parser.add_argument("command", nargs="+", metavar="-- COMMAND")
+    prog = "python -m anabranch.testing.crash_drill"
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [options] -- COMMAND ...",
+        description="Kill a server again and again under load, then judge what its clients saw.",
+    )
+    add = parser.add_argument
+    add("--kills", type=int, default=10, help="how often (default: %(default)s)")
+    add("--seed", type=int, default=None, help="repeats the moments of the kills and the load")
+    add("--rate", type=float, default=300.0, help="messages per second (default: %(default)s)")
+    add("--producers", type=int, default=4, help="producer processes (default: %(default)s)")
+    add("--subscriptions", default="exclusive,shared", help="their types (default: %(default)s)")
+    add("--dedup", action="store_true", help="the server deduplicates: nothing is stored twice")
+    add("--folder", type=Path, default=None, help="for data, log, histories; kept (default: new)")
+    add("--output", choices=("text", "json"), default="text", help="how to print the verdict")
+    add(
+        "command",
+        nargs="+",
+        metavar="COMMAND",
+        help="starts the server; {port}, {web_port} and {data} are filled in",
+    )
     found = parser.parse_args(arguments)
     try:
         kinds = tuple(SubscriptionType(kind) for kind in found.subscriptions.split(","))

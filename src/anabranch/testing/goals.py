@@ -146,7 +146,10 @@ def _print_map(
 
 def main() -> int:
     """Print the map; fail on unknown ids and on rows that fell back."""
-    parser = argparse.ArgumentParser(description="Which wanted behaviours are shown by tests.")
+    parser = argparse.ArgumentParser(
+        prog="python -m anabranch.testing.goals",
+        description="Which wanted behaviours are shown by tests.",
+    )
     parser.add_argument("--group", help="only rows of this group, such as core")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="also print rows that no test shows")
@@ -165,6 +168,8 @@ def main() -> int:
         print(json.dumps({"rows": chosen, "unknown": unknown}, indent=1))
     else:
         _print_map(goals, chosen, shown, everything=options.all)
+    if not any(shown.values()):
+        print("no test has run here, so nothing is shown: `make test` first", file=sys.stderr)
     fallen = fallen_back(load_state(), statuses, shown) if any(shown.values()) else []
     for line in [*(f"unknown goal id: {name}" for name in unknown), *fallen]:
         print(line, file=sys.stderr)

@@ -1,6 +1,7 @@
 """The verdict: what was judged, what was found, and whether that is enough to call a run clean.
 
-Pure. `status` is `clean` only if every rule had something to judge and found nothing.
+Pure. `status` is `clean` only if messages were acknowledged, every subscription was drained, the
+rules that need input had it, and none found anything.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from anabranch.verify.rules import Judge
 FORMAT: Final = "anabranch-verdict"
 VERSION: Final = 1
 _SHOWN_PER_RULE: Final = 5
+_COUNTS_PER_LINE: Final = 5
 _NEED_INPUT: Final = ("C1", "C2")
 
 
@@ -118,7 +120,11 @@ class Verdict:
 
     def as_text(self) -> str:
         """The verdict for a terminal."""
-        lines = ["  ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in self.counts.items())]
+        counts = [f"{name.replace('_', ' ')} {n:,}" for name, n in self.counts.items()]
+        lines = [
+            "  ".join(counts[i : i + _COUNTS_PER_LINE])
+            for i in range(0, len(counts), _COUNTS_PER_LINE)
+        ]
         lines.append(
             "  ".join(f"{name.replace('_', ' ')} {n:g}" for name, n in self.figures.items())
         )

@@ -93,6 +93,16 @@ class Progress:
     """While draining: acknowledged messages that have not arrived, over all subscriptions."""
 
 
+def refuse_used(folder: Path) -> None:
+    """Refuse a folder for histories that holds something.
+
+    Raises:
+        InputError: if it does.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty: a run needs a folder of its own")
+
+
 class Workload:
     """One run against a server. `start`, let it run, `stop_sending`, `drain`, always `close`."""
 
@@ -118,9 +128,8 @@ class Workload:
             InputError: if the folder is not empty.
             ClientFailed: if a client cannot connect.
         """
+        refuse_used(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if any(self.folder.iterdir()):
-            raise InputError(f"{self.folder} is not empty: a run needs a folder of its own")
         (self.folder / "logs").mkdir()
         consumers, producers = self._consumer_tasks(), self._producer_tasks()
         names = tuple(task["name"] for task in (*consumers, *producers))

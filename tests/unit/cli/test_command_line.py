@@ -53,6 +53,11 @@ def test_every_command_explains_itself():
         assert result.exit_code == 0, name
 
 
+def test_help_names_every_flag_whole_on_a_narrow_terminal():
+    shown = CliRunner().invoke(app, ["standalone", "--help"], env={"COLUMNS": "80"}).stdout
+    assert [s.flag for s in SETTINGS.values() if f"  {s.flag} " not in shown] == []
+
+
 @pytest.mark.goal("core.B27")
 def test_there_is_one_flag_per_setting():
     parameters = dict(inspect.signature(standalone).parameters)

@@ -148,6 +148,15 @@ def test_impossible_run_is_refused_before_anything_starts(
     assert not folder.exists()
 
 
+def test_nobody_listening_is_said_before_anything_starts(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    arguments = ["verify", "run", "--url", "pulsar://127.0.0.1:1", "--history", str(folder)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: nothing answers at pulsar://127.0.0.1:1: is the server")
+    assert not folder.exists()
+
+
 def test_used_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     arguments = ["verify", "run", "--url", "pulsar://127.0.0.1:1", "--history", str(tmp_path)]
