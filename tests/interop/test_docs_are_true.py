@@ -65,5 +65,7 @@ def test_the_pages_for_beginners_show_code() -> None:
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
 def test_page_is_true(page: Path) -> None:
     with anabranch_standalone() as server:
-        for step in steps_of(page, server.service_url):
+        steps = list(steps_of(page, server.service_url))
+        assert steps, "a page with code has something to run"
+        for step in steps:
             run(step)

@@ -48,7 +48,7 @@ class Consumer:
 
     __slots__ = (
         "_partition", "consumer_id", "disconnect", "epoch", "messages_per_entry", "name",
-        "outlet", "pending", "permits", "priority", "sent_messages", "unacked_messages",
+        "outlet", "pending", "permits", "priority", "unacked_messages",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +74,6 @@ class Consumer:
         self.permits = 0
         self.unacked_messages = 0
         """Counted for shared types only, as Pulsar does."""
-        self.sent_messages = 0
         self.messages_per_entry = 1.0
         self.pending: dict[Position, int] = {}
         """Entries delivered and not acknowledged, with their message counts; shared types only."""
@@ -114,7 +113,6 @@ class Consumer:
             parts.append(payload)
             messages += message_count
         self.permits -= messages
-        self.sent_messages += messages
         self.outlet.messages_out += messages
         self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
         self.outlet.write_out(parts)

@@ -24,7 +24,7 @@ class Producer:
 
     __slots__ = (
         "_settled", "_waiting", "connection", "disconnect", "dropped", "epoch", "name", "pending",
-        "producer_id", "schema_version", "sent_messages",
+        "producer_id", "schema_version",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +44,6 @@ class Producer:
         self.schema_version = schema_version
         self.disconnect = disconnect
         """Tell the client that the broker closed this producer; it will come back."""
-        self.sent_messages = 0
         self.dropped = False
         """The broker closed it: what becomes durable now is not answered, it is sent again."""
         self.pending = 0

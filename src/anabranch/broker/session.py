@@ -273,7 +273,6 @@ class Session:
             assert self._connection is not None
             self._connection.pause_reading()
         producer.pending += 1
-        producer.sent_messages += send.num_messages
         self.broker.messages_in += send.num_messages
         topic.publish(
             entry,

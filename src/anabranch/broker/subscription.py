@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
-from anabranch.broker.dispatch import DISPATCHERS, TYPE_NAMES, Dispatcher
+from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES, Dispatcher
 from anabranch.broker.refusals import Refused
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
@@ -17,9 +17,7 @@ from anabranch.ids import Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.tasks import Tasks
-from anabranch.wire import Ack, ServerError, read_metadata
-
-INDIVIDUAL, CUMULATIVE = 0, 1
+from anabranch.wire import CUMULATIVE, Ack, ServerError, read_metadata
 
 
 class Subscription:
@@ -112,7 +110,8 @@ class Subscription:
         if dispatcher is None:
             return
         if ack.ack_type == CUMULATIVE:
-            if len(ack.message_ids) == 1 and dispatcher.type_number not in (1, 3):
+            # Others have no order in which "up to here" would mean anything.
+            if len(ack.message_ids) == 1 and dispatcher.type_number == EXCLUSIVE:
                 acked = ack.message_ids[0]
                 position = Position(acked.ledger_id, acked.entry_id)
                 self.cursor.acknowledge_cumulative(position, acked.ack_set)
@@ -248,10 +247,6 @@ class Subscription:
         return Delivery(
             position, entry.payload, messages, self._dispatcher.redelivery_count(position), ack_set
         )
-
-    def backlog_entries(self) -> int:
-        """How many visible entries are not acknowledged."""
-        return self.cursor.backlog()
 
 
 def _leading_run(positions: list[Position]) -> list[Position]:

@@ -47,10 +47,6 @@ class Topics:
     def __len__(self) -> int:
         return len(self._open)
 
-    def get(self, name: TopicName) -> Topic | None:
-        """Return a topic that is open already."""
-        return self._open.get(name)
-
     def all(self) -> list[Topic]:
         """Every open topic."""
         return list(self._open.values())

@@ -105,11 +105,6 @@ class Cursor:
         self._error: Exception | None = None
         """Why nothing is written any more."""
 
-    @property
-    def is_durable(self) -> bool:
-        """Whether it is stored, and so holds back trimming."""
-        return self._stored is not None
-
     # --- changes ------------------------------------------------------------------------------
 
     @property

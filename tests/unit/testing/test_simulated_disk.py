@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.errors import FolderInUse
 from anabranch.runtime import Runtime
 from anabranch.runtime.disk import DiskFile
 from anabranch.testing.simulation import Conditions, Process, World
@@ -285,6 +286,9 @@ def test_a_lock_outlives_no_process() -> None:
             process = world.process("m")
             await process.runtime.disk.make_folder("/d")
             await process.run(hold)
+            neighbour = world.process("neighbour", machine="m")
+            with pytest.raises(FolderInUse):
+                await neighbour.run(hold)
             fault(process)
             await process.run(hold)
 

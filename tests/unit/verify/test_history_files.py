@@ -121,9 +121,10 @@ def test_wrong_record_is_refused_by_name(line: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_record_or_refused(line: bytes) -> None:
     try:
-        decode(line)
+        record = decode(line)
     except FormatError:
         return
+    assert decode(encode(record)) == record
 
 
 def test_writer_stamps_and_ends(tmp_path: Path) -> None:
