@@ -4,13 +4,13 @@ The formats are Pulsar's. A version is written to its ledger first and then publ
 conditional write of the node, so that of two writers one reads again and nothing is overwritten.
 """
 
-import asyncio
 from dataclasses import dataclass
 
 from anabranch import limits
 from anabranch.errors import BadVersion, ConflictError, FormatError, NotFound
 from anabranch.ids import Position
-from anabranch.ledgers.store import LedgerStore, LedgerWriter
+from anabranch.ledgers.store import LedgerStore
+from anabranch.managed_ledger.durable_append import append_durably
 from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.schema_formats import (
@@ -134,7 +134,7 @@ class SchemaStorage:
         }
         ledger_id = await self._ids.next()
         writer = await self._ledgers.create(ledger_id, custom_metadata=metadata)
-        entry_id = await _append(writer, payload)
+        entry_id = await append_durably(writer, payload)
         await writer.close()
         return Position(ledger_id, entry_id)
 
@@ -149,18 +149,3 @@ class SchemaStorage:
 
 def _path(schema_id: str) -> str:
     return f"{_ROOT}/{schema_id}"
-
-
-async def _append(writer: LedgerWriter, payload: bytes) -> int:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def done(entry_id: int, error: Exception | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(entry_id)
-        else:
-            future.set_exception(error)
-
-    writer.append(payload, done)
-    return await future

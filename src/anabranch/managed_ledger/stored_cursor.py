@@ -6,13 +6,13 @@ else, so a crash leaves at most a ledger that nobody names. As in Pulsar, a stat
 ledger stays there until that ledger is full or the cursor is closed.
 """
 
-import asyncio
 from collections.abc import Mapping
 
 from anabranch import limits
 from anabranch.errors import Fenced
 from anabranch.ledgers.store import LedgerWriter
 from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.managed_ledger.durable_append import append_durably
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import (
     IN_NODE,
@@ -135,19 +135,8 @@ class StoredCursor:
         return self._node.path.removeprefix(f"{MANAGED_LEDGERS}/").rpartition("/")[0]
 
     async def _append(self, writer: LedgerWriter, entry: bytes) -> None:
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(_entry_id: int, error: Exception | None) -> None:
-            if durable.cancelled():
-                return
-            if error is None:
-                durable.set_result(None)
-            else:
-                durable.set_exception(error)
-
         try:
-            writer.append(entry, done)
-            await durable
+            await append_durably(writer, entry)
         except BaseException:
             # It takes no more entries, or it is unknown which it has: the next write goes to
             # another one, and the node decides which of them counts.
