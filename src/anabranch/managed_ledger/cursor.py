@@ -6,7 +6,6 @@ durability meanwhile share the next one. Where they go is `stored_cursor`'s.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +23,9 @@ from anabranch.errors import (
 from anabranch.ids import Position
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.stored_cursor import StoredCursor
+from anabranch.telemetry import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("managed_ledger")
 _FLUSH_DELAY_S = limits.CURSOR_FLUSH_INTERVAL_S / 2
 """Leaves the other half of the promised time for the write itself."""
 _PROPERTY_OVERHEAD_BYTES = 24
@@ -315,7 +315,7 @@ class Cursor:
         self._hooks.moved(before, mark_delete)
 
     def _write_failed(self, error: AnabranchError) -> None:
-        _log.warning("cursor %s could not be stored: %s", self.name, error)
+        _log.warning("cursor_not_stored", cursor=self.name, error=str(error))
         if isinstance(error, Fenced | OutcomeUnknown):
             self.stop(error)
             self._hooks.lost(error)

@@ -1,6 +1,5 @@
 """All cursors of one managed ledger: taking them over, creating, deleting, the slowest of them."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
@@ -24,8 +23,9 @@ from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.owned_node import OwnedNode
 from anabranch.managed_ledger.stored_cursor import StoredCursor
 from anabranch.metadata.store import ABSENT, Node
+from anabranch.telemetry import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("managed_ledger")
 
 Initial = Literal["latest", "earliest"] | Position
 """Where a new cursor begins; a position is the first entry it wants."""
@@ -132,10 +132,10 @@ class Cursors:
                 await cursor.close()
             except AnabranchError as error:
                 _log.warning(
-                    "cursor %s of %s was closed with acknowledgements that are not stored: %s",
-                    cursor.name,
-                    self._owner.path,
-                    error,
+                    "acknowledgements_not_stored",
+                    cursor=cursor.name,
+                    owner=self._owner.path,
+                    error=str(error),
                 )
 
     def _path(self, name: str) -> str:
@@ -176,11 +176,11 @@ class Cursors:
                 continue
             if lost:
                 _log.warning(
-                    "cursor %s of %s lost its ledger %d; it goes on from %s",
-                    name,
-                    self._owner.path,
-                    named_id,
-                    state.mark_delete,
+                    "cursor_ledger_lost",
+                    cursor=name,
+                    owner=self._owner.path,
+                    ledger=named_id,
+                    goes_on_from=str(state.mark_delete),
                 )
             if named_id >= 0 and value is not None:
                 await discard_ledger(self._env.ledgers, named_id)

@@ -1,7 +1,6 @@
 """The managed ledgers of one process: at most one object per name."""
 
 import asyncio
-import logging
 
 from anabranch.errors import AnabranchError, InvalidName
 from anabranch.ledgers.store import LedgerStore
@@ -15,8 +14,9 @@ from anabranch.managed_ledger.schemas import SchemaStorage
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("managed_ledger")
 
 
 class ManagedLedgers:
@@ -119,7 +119,10 @@ class ManagedLedgers:
 
     def _task_failed(self, name: str, failure: BaseException) -> None:
         # Whoever asked got the error too, unless they went away meanwhile.
-        _log.info("%s failed: %s", name, failure)
+        if isinstance(failure, AnabranchError):
+            _log.info("task_failed", task=name, error=str(failure))
+        else:
+            _log.error("task_failed", cause=failure, task=name)
 
 
 def _check_name(name: str) -> None:

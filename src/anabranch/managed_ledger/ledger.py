@@ -6,7 +6,6 @@ has been seen, or the outcome of a write is unknown, nothing more is accepted.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -32,8 +31,9 @@ from anabranch.managed_ledger.retention import removable
 from anabranch.managed_ledger.serial_work import SerialWork
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("managed_ledger")
 T = TypeVar("T")
 
 
@@ -163,7 +163,7 @@ class ManagedLedger:
             self.on_durable()
 
     def _report_failure(self, error: Exception) -> None:
-        _log.warning("managed ledger %s accepts no more appends: %s", self.name, error)
+        _log.warning("appends_refused", name=self.name, error=str(error))
         if self.on_failure is not None:
             self._loop.call_soon(self.on_failure, error)
 
@@ -175,7 +175,7 @@ class ManagedLedger:
     def _task_failed(self, name: str, failure: BaseException) -> None:
         # Expected errors were handed to whoever asked for the operation.
         if not isinstance(failure, AnabranchError):
-            _log.error("%s failed", name, exc_info=failure)
+            _log.error("task_failed", cause=failure, task=name)
             self._fail(StorageError(f"{name} failed: {failure!r}"))
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -325,7 +325,7 @@ class ManagedLedger:
         except AlreadyClosed:
             return
         except AnabranchError as error:
-            _log.warning("managed ledger %s could not be trimmed: %s", self.name, error)
+            _log.warning("not_trimmed", name=self.name, error=str(error))
         finally:
             self._trimming = False
 
@@ -395,5 +395,5 @@ class ManagedLedger:
             await self._published.close_writer()
         except AnabranchError as error:
             # Whoever opens it next recovers the ledger, so nothing depends on this.
-            _log.info("managed ledger %s left its ledger unclosed: %s", self.name, error)
+            _log.info("ledger_left_unclosed", name=self.name, error=str(error))
         self._published.writer = None

@@ -5,7 +5,6 @@ conditional on the version that was read, so of two takers one fails; ledgers ar
 after no published chain names them. A crash in between leaves at most a ledger that nobody names.
 """
 
-import logging
 from dataclasses import dataclass, replace
 
 from anabranch import limits
@@ -17,8 +16,9 @@ from anabranch.managed_ledger.formats import ChainDocument, decode_chain, encode
 from anabranch.managed_ledger.ledger_ids import PATH as LEDGER_IDS_PATH
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS, OwnedNode
 from anabranch.metadata.store import ABSENT
+from anabranch.telemetry import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("managed_ledger")
 
 
 @dataclass(slots=True)
@@ -161,4 +161,4 @@ async def discard_ledger(ledgers: LedgerStore, ledger_id: int) -> None:
     except NotFound:
         return
     except AnabranchError as error:
-        _log.warning("ledger %d is unused but could not be deleted: %s", ledger_id, error)
+        _log.warning("unused_ledger_not_deleted", ledger=ledger_id, error=str(error))
