@@ -21,6 +21,8 @@ from anabranch.testing.simulation.scenario import (
 
 _SET_SEEDS = 50
 """From this many seeds on a run is a set, which must reach all its marks together."""
+_PROGRESS_SEEDS = 10
+_INTERRUPTED = 130
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -56,7 +58,9 @@ def _play(played: Scenario, seeds: range, options: argparse.Namespace) -> bool:
     reached: Counter[str] = Counter()
     virtual_s = 0.0
     began_s = time.perf_counter()
-    for seed in seeds:
+    for done, seed in enumerate(seeds):
+        if done and done % _PROGRESS_SEEDS == 0:
+            print(f"{played.name}: {done} of {len(seeds)} seeds passed", file=sys.stderr)
         if options.trace:
             with open(options.trace, "w", encoding="utf-8") as file:
                 outcome = run_seed(played, seed, listener=file.write)
@@ -83,7 +87,7 @@ def _play(played: Scenario, seeds: range, options: argparse.Namespace) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Play what the arguments ask for; 0 if all passed, 1 if not, 2 if there is no such thing."""
+    """Play what the arguments ask for; 0 if all passed, 1 if not, 2 if unknown, 130 if stopped."""
     options = _parse(arguments)
     scenarios = load_scenarios(*options.load)
     if options.list:
@@ -98,7 +102,11 @@ def main(arguments: list[str]) -> int:
         seeds = range(options.seed, options.seed + 1)
     else:
         seeds = range(options.start, options.start + options.seeds)
-    results = [_play(scenarios[name], seeds, options) for name in wanted]
+    try:
+        results = [_play(scenarios[name], seeds, options) for name in wanted]
+    except KeyboardInterrupt:
+        print("stopped; the seeds reported so far passed", file=sys.stderr)
+        return _INTERRUPTED
     return 0 if all(results) else 1
 
 
