@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from benchmarks import ledger_append, metadata_store, standalone, wire_codec
+from benchmarks import ledger_append, metadata_store, open_topics, standalone, wire_codec
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -16,6 +16,7 @@ SECONDS_MIN: Final = 15
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "ledger_append": lambda _options: ledger_append.run(),
     "metadata_store": lambda _options: metadata_store.run(),
+    "open_topics": open_topics.run,
     "standalone": standalone.run,
     "wire_codec": lambda _options: wire_codec.run(),
 }
