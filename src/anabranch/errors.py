@@ -11,6 +11,7 @@
     │   ├── BadVersion
     │   ├── NotEmpty
     │   ├── Fenced
+    │   ├── SessionExpired    the session is over and so are its ephemeral nodes
     │   └── FolderInUse
     ├── NotFound
     ├── AlreadyClosed
@@ -83,6 +84,10 @@ class NotEmpty(ConflictError):
 
 class Fenced(ConflictError):
     """A newer owner has taken over; this one must stop writing."""
+
+
+class SessionExpired(ConflictError):
+    """The session has ended, and its ephemeral nodes with it; a new session may try again."""
 
 
 class FolderInUse(ConflictError):

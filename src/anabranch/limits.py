@@ -48,6 +48,12 @@ PARTITIONS_MAX: Final = 100_000
 # --- metadata ---------------------------------------------------------------------------------
 METADATA_VALUE_BYTES_MAX: Final = 1 * MIB
 METADATA_PATH_BYTES_MAX: Final = 8 * KIB
+METADATA_INDEXES_PER_NODE_MAX: Final = 16
+METADATA_INDEX_BYTES_MAX: Final = 1 * KIB
+"""Of a secondary index's name and key together."""
+METADATA_UNREAD_ANSWERS_MAX: Final = 1024
+"""Requests of one session whose answers are kept until its client says that it has read them."""
+METADATA_SESSIONS_MAX: Final = 10_000
 METADATA_COMMAND_OPERATIONS_MAX: Final = 1000
 """Operations one log record carries; a longer batch goes as several."""
 METADATA_COMMAND_BYTES_MAX: Final = 4 * MIB
@@ -163,6 +169,12 @@ assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYT
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < JOURNAL_RECORD_BYTES_MAX
+assert (
+    METADATA_VALUE_BYTES_MAX
+    + METADATA_INDEXES_PER_NODE_MAX * METADATA_INDEX_BYTES_MAX
+    + 2 * METADATA_PATH_BYTES_MAX
+    < METADATA_COMMAND_BYTES_MAX
+), "any accepted operation must fit one command"
 assert (
     CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX
     < METADATA_VALUE_BYTES_MAX

@@ -6,13 +6,36 @@ from pathlib import Path
 import pytest
 
 from anabranch.metadata.factory import open_store
+from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata import ConditionalWrites, Deletes, HostileInput
+from anabranch.testing.contracts.metadata_copies import Copies, Indexes
+from anabranch.testing.contracts.metadata_sessions import Guards, Kill, Sequences, Sessions
 from anabranch.testing.contracts.metadata_trees import Batching, ScanAndChildren, Watching
 
 
-class OnMemory:
+class Local:
+    """What the two stores that live in this process need besides `store`."""
+
+    @pytest.fixture
+    async def other(self, store: LocalHandle) -> AsyncIterator[MetadataStore]:
+        other = await store.handle()
+        yield other
+        await other.close()
+
+    @pytest.fixture
+    def kill(self, store: LocalHandle) -> Kill:
+        return lambda victim: store.end_session(victim.session)
+
+    @pytest.fixture
+    async def another(self) -> AsyncIterator[MetadataStore]:
+        another = await open_store("memory:", real_runtime())
+        yield another
+        await another.close()
+
+
+class OnMemory(Local):
     @pytest.fixture
     async def store(self) -> AsyncIterator[MetadataStore]:
         store = await open_store("memory:", real_runtime())
@@ -20,7 +43,7 @@ class OnMemory:
         await store.close()
 
 
-class OnEmbedded:
+class OnEmbedded(Local):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[MetadataStore]:
         store = await open_store(f"embedded:{tmp_path}/store", real_runtime())
@@ -93,4 +116,58 @@ class TestEmbeddedBatching(OnEmbedded, Batching):
 @pytest.mark.goal("core.M1", part="embedded")
 @pytest.mark.goal("core.M5", part="embedded")
 class TestEmbeddedWatching(OnEmbedded, Watching):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M3", part="memory")
+class TestMemorySessions(OnMemory, Sessions):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+@pytest.mark.goal("core.M4", part="memory")
+class TestMemorySequences(OnMemory, Sequences):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+class TestMemoryGuards(OnMemory, Guards):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+class TestMemoryIndexes(OnMemory, Indexes):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="memory")
+class TestMemoryCopies(OnMemory, Copies):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M3", part="embedded")
+class TestEmbeddedSessions(OnEmbedded, Sessions):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+@pytest.mark.goal("core.M4", part="embedded")
+class TestEmbeddedSequences(OnEmbedded, Sequences):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+class TestEmbeddedGuards(OnEmbedded, Guards):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+class TestEmbeddedIndexes(OnEmbedded, Indexes):
+    pass
+
+
+@pytest.mark.goal("core.M1", part="embedded")
+class TestEmbeddedCopies(OnEmbedded, Copies):
     pass

@@ -1,12 +1,12 @@
-"""The durable metadata store of one process: a tree behind a replicated log with one voter.
+"""The durable metadata store of one process: a state machine behind a log with one voter.
 
 This is the shell: it carries out what `consensus.replica` says, on a journal and a snapshot file
 behind `runtime.disk`. Only the factory names it. In its folder: `log/` the journal, `snapshot` the
-tree as it was at some record of the log, `lock` against a second process.
+state as it was at some record of the log, `lock` against a second process.
 """
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.consensus import log, replica
 from anabranch.consensus.log import BEGINNING, LogPosition
 from anabranch.errors import (
+    AlreadyClosed,
     AnabranchError,
     Corruption,
     FormatError,
@@ -24,53 +25,44 @@ from anabranch.errors import (
 from anabranch.journal import Journal, RecordPlace
 from anabranch.metadata import commands, snapshot
 from anabranch.metadata.byte_budget import ByteBudget
-from anabranch.metadata.local_tree import LocalTreeReads, check_operation, split_checked
-from anabranch.metadata.store import ANY, Delete, Expected, Operation, Outcome, Put, Stat
-from anabranch.metadata.tree import Tree, TreeView
+from anabranch.metadata.commands import Command, EndSessions, OpenSession
+from anabranch.metadata.local_handle import Answer, Backing, LocalHandle
+from anabranch.metadata.state_machine import Effect, StateMachine
+from anabranch.metadata.tree_view import TreeView
 from anabranch.runtime import Disk, Runtime
 from anabranch.runtime.disk import FolderLock
 from anabranch.runtime.tasks import Tasks
 
 JOURNAL_KIND: Final = b"META"
-_Answer = asyncio.Future[list[Outcome]]
 
 
-class EmbeddedStore(LocalTreeReads):
-    """A tree whose every change is durable before it is seen."""
+class EmbeddedBacking(Backing):
+    """A state whose every change is durable before it is seen."""
 
-    def __init__(self, runtime: Runtime, folder: str, tree: Tree, state: replica.Replica) -> None:
+    def __init__(
+        self, runtime: Runtime, folder: str, machine: StateMachine, state: replica.Replica
+    ) -> None:
         """Use `open`."""
-        super().__init__(tree)
-        self._clock = runtime.clock
+        super().__init__(machine, runtime.clock)
         self._disk = runtime.disk
         self._folder = folder
         self._replica = state
         self._journal: Journal
         self._lock: FolderLock
-        self._tasks = Tasks(self._task_failed)
+        self._closed = False
+        self._tasks = Tasks(self.task_failed)
         self._snapshot_task: asyncio.Task[None] | None = None
         self._first_kept_segment = 0
         self._budget = ByteBudget(limits.METADATA_IN_FLIGHT_BYTES_MAX)
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._answers: dict[int, _Answer] = {}
+        self._answers: dict[int, Answer] = {}
         self._next_ticket = 1
 
     @classmethod
     async def open(
-        cls,
-        runtime: Runtime,
-        folder: str,
-        *,
-        snapshot_after_bytes: int = limits.METADATA_SNAPSHOT_AFTER_BYTES,
-    ) -> "EmbeddedStore":
-        """Open the store in a folder, which is made if it is not there.
-
-        Raises:
-            FolderInUse: if another process has it open.
-            FormatError: if the folder holds something else or a version this build does not know.
-            Corruption: if stored bytes are damaged; names the file and the place.
-            StorageError: if the disk fails.
-        """
+        cls, runtime: Runtime, folder: str, *, snapshot_after_bytes: int
+    ) -> "EmbeddedBacking":
+        """See `EmbeddedStore.open`."""
         disk = runtime.disk
         try:
             await disk.make_folder(folder)
@@ -79,18 +71,35 @@ class EmbeddedStore(LocalTreeReads):
             raise StorageError(f"cannot open the metadata store in {folder}: {error}") from error
         try:
             await _refuse_foreign_folder(disk, folder)
-            tree, position, snapshot_bytes = await _load_snapshot(disk, folder)
+            machine, position, snapshot_bytes = await _load_snapshot(disk, folder)
             state = replica.Replica(snapshot_after_bytes=snapshot_after_bytes)
-            store = cls(runtime, folder, tree, state)
-            store._lock = lock
-            await store._recover(position, snapshot_bytes)
+            backing = cls(runtime, folder, machine, state)
+            backing._lock = lock
+            await backing._recover(position, snapshot_bytes)
         except OSError as error:
             lock.release()
             raise StorageError(f"cannot open the metadata store in {folder}: {error}") from error
         except BaseException:
             lock.release()
             raise
-        return store
+        return backing
+
+    async def begin_local_session(self) -> int:
+        """Open the session of this process; the lock proves that older ones of its kind are dead.
+
+        Raises:
+            StorageError: if the disk fails; everything is let go of in that case.
+        """
+        ends = self.machine.local_sessions()
+        command = OpenSession(self.clock.wall_ms(), timeout_ms=0, ends=ends)
+        try:
+            return (await (await self.propose(command))).opened
+        except OutcomeUnknown as error:
+            await self._let_go()
+            raise StorageError(f"cannot open the metadata store: {error}") from error
+        except BaseException:
+            await self._let_go()
+            raise
 
     async def _recover(self, position: LogPosition, snapshot_bytes: int) -> None:
         self._step(replica.Opened(position, snapshot_bytes))
@@ -117,36 +126,17 @@ class EmbeddedStore(LocalTreeReads):
         except FormatError as error:
             raise FormatError(f"{file}, byte {place.offset}: {error}") from error
 
-    # --- the contract -------------------------------------------------------------------------
+    async def leave(self, handle: LocalHandle) -> None:
+        """See `Backing.leave`."""
+        self._closed = not self.handles
+        if self._replica.phase is replica.Phase.LEADING:
+            # If the disk fails now, the next to open the folder ends the session.
+            with contextlib.suppress(OutcomeUnknown, StoreFailed):
+                await self._end_session(handle.session)
+        if not self.handles:
+            await self._let_go()
 
-    async def put(self, path: str, value: bytes, expected: Expected = ANY) -> Stat:
-        """See `MetadataStore.put`; a `StorageError` or `OutcomeUnknown` if the disk fails."""
-        outcome = await self._write_one(Put(path, value, expected))
-        assert outcome is not None
-        return outcome
-
-    async def delete(self, path: str, expected: Expected = ANY) -> None:
-        """See `MetadataStore.delete`; a `StorageError` or `OutcomeUnknown` if the disk fails."""
-        await self._write_one(Delete(path, expected))
-
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """See `MetadataStore.batch`; a `StorageError` or `OutcomeUnknown` if the disk fails."""
-        self._check_open()
-        outcomes: list[Outcome] = [None] * len(operations)
-        sent: list[tuple[list[int], _Answer]] = []
-        for places, command in split_checked(operations, outcomes):
-            sent.append((places, await self._propose(command)))
-        # All have answered before the first failure is raised: no answer is left unread.
-        await asyncio.gather(*(answer for _, answer in sent), return_exceptions=True)
-        for places, answer in sent:
-            for place, outcome in zip(places, answer.result(), strict=True):
-                outcomes[place] = outcome
-        return outcomes
-
-    async def close(self) -> None:
-        """See `MetadataStore.close`."""
-        if self._closed:
-            return
+    async def _let_go(self) -> None:
         self._closed = True
         if self._snapshot_task is not None:
             # Not cancelled: a snapshot that reached the disk after this store was opened again
@@ -154,31 +144,28 @@ class EmbeddedStore(LocalTreeReads):
             await asyncio.wait([self._snapshot_task])
         await self._tasks.close()
         await self._journal.close()
-        self._history.close()
         self._lock.release()
 
     # --- writing ------------------------------------------------------------------------------
 
-    async def _write_one(self, operation: Operation) -> Stat | None:
-        self._check_open()
-        check_operation(operation)
-        (outcome,) = await (await self._propose([operation]))
-        if isinstance(outcome, AnabranchError):
-            raise outcome
-        return outcome
-
-    async def _propose(self, operations: Sequence[Operation]) -> _Answer:
-        """Bring a command on its way; the answer comes when it is durable and applied."""
-        payload = commands.encode(commands.Command(self._clock.wall_ms(), operations))
+    async def propose(self, command: Command) -> Answer:
+        """See `Backing.propose`: the answer comes when the command is durable and applied."""
+        payload = commands.encode(command)
         await self._budget.take(len(payload))
-        try:
-            self._check_open()
-        except BaseException:
+        if self._closed:
             self._budget.give_back(len(payload))
-            raise
+            raise AlreadyClosed("the metadata store was closed")
+        return self._send(payload)
+
+    async def _end_session(self, session: int) -> None:
+        payload = commands.encode(EndSessions(self.clock.wall_ms(), (session,)))
+        await self._budget.take(len(payload))
+        await self._send(payload)
+
+    def _send(self, payload: bytes) -> Answer:
         ticket = self._next_ticket
         self._next_ticket += 1
-        answer: _Answer = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda _: self._budget.give_back(len(payload)))
         self._answers[ticket] = answer
         self._step(replica.Propose(ticket, payload))
@@ -197,14 +184,15 @@ class EmbeddedStore(LocalTreeReads):
             case replica.Ready():
                 self._ready.set_result(None)
             case replica.Refuse(ticket):
-                self._answer(ticket, StoreFailed(f"the metadata store has failed: {self._failure}"))
+                self._answer(ticket, StoreFailed(f"the metadata store has failed: {self.failure}"))
             case replica.Abandon(ticket):
-                self._answer(ticket, OutcomeUnknown(f"the disk failed: {self._failure}"))
+                self._answer(ticket, OutcomeUnknown(f"the disk failed: {self.failure}"))
             case replica.Seal():
                 self._first_kept_segment = self._journal.roll()
             case replica.TakeSnapshot(position):
                 self._snapshot_task = self._tasks.spawn(
-                    "metadata-snapshot", self._store_snapshot(position, self._tree.freeze())
+                    "metadata-snapshot",
+                    self._store_snapshot(self._snapshot_head(position), self.machine.tree.freeze()),
                 )
             case replica.DropLog():
                 raise AssertionError("only a snapshot that was stored lets the log be cut")
@@ -216,21 +204,19 @@ class EmbeddedStore(LocalTreeReads):
         self._fail(error if isinstance(error, AnabranchError) else StorageError(f"log: {error}"))
 
     def _fail(self, failure: AnabranchError) -> None:
-        if self._failure is None:
-            self._failure = failure
+        if self.failure is None:
+            self.failure = failure
         self._step(replica.AppendFailed())
         if not self._ready.done():
             self._ready.set_exception(failure)
 
     def _apply(self, record: log.LogRecord, ticket: int | None) -> None:
         # From the record, not from what the caller passed: what is shown is what a restart shows.
-        command = commands.decode(record.payload)
-        applied = self._tree.apply(command.operations, epoch=record.term, wall_ms=command.wall_ms)
-        self._history.publish(applied.events)
+        effect = self.apply(commands.decode(record.payload), record.term)
         if ticket is not None:
-            self._answer(ticket, applied.outcomes)
+            self._answer(ticket, effect)
 
-    def _answer(self, ticket: int, outcome: list[Outcome] | AnabranchError) -> None:
+    def _answer(self, ticket: int, outcome: Effect | AnabranchError) -> None:
         answer = self._answers.pop(ticket)
         if answer.done():  # its caller was cancelled
             return
@@ -241,10 +227,13 @@ class EmbeddedStore(LocalTreeReads):
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    async def _store_snapshot(self, position: LogPosition, view: TreeView) -> None:
-        content = bytearray(
-            snapshot.encode_header(snapshot.SnapshotHeader(position, view.counters))
-        )
+    def _snapshot_head(self, position: LogPosition) -> tuple[LogPosition, bytes]:
+        machine = self.machine
+        header = snapshot.SnapshotHeader(position, machine.tree.counters, machine.last_session)
+        return position, snapshot.encode_header(header) + snapshot.encode_sessions(machine.sessions)
+
+    async def _store_snapshot(self, head: tuple[LogPosition, bytes], view: TreeView) -> None:
+        position, content = head[0], bytearray(head[1])
         node_count = 0
         try:
             while page := view.next_page():
@@ -254,7 +243,7 @@ class EmbeddedStore(LocalTreeReads):
                 if self._closed:
                     return
         finally:
-            self._tree.release(view)
+            self.machine.tree.release(view)
         content += snapshot.encode_end(node_count)
         try:
             await self._disk.replace(f"{self._folder}/snapshot", content)
@@ -268,10 +257,38 @@ class EmbeddedStore(LocalTreeReads):
             except StorageError as error:
                 self._fail(error)
 
-    def _task_failed(self, name: str, failure: BaseException) -> None:
+    def task_failed(self, name: str, failure: BaseException) -> None:
+        """See `Backing.task_failed`."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"{name} of {self._folder} broke", "exception": failure}
         )
+
+
+class EmbeddedStore(LocalHandle):
+    """The store in a folder, seen with the session of this process."""
+
+    _backing: EmbeddedBacking
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        folder: str,
+        *,
+        snapshot_after_bytes: int = limits.METADATA_SNAPSHOT_AFTER_BYTES,
+    ) -> "EmbeddedStore":
+        """Open the store in a folder, which is made if it is not there.
+
+        Raises:
+            FolderInUse: if another process has it open.
+            FormatError: if the folder holds something else or a version this build does not know.
+            Corruption: if stored bytes are damaged; names the file and the place.
+            StorageError: if the disk fails.
+        """
+        backing = await EmbeddedBacking.open(
+            runtime, folder, snapshot_after_bytes=snapshot_after_bytes
+        )
+        return cls(backing, await backing.begin_local_session())
 
 
 async def _refuse_foreign_folder(disk: Disk, folder: str) -> None:
@@ -282,17 +299,18 @@ async def _refuse_foreign_folder(disk: Disk, folder: str) -> None:
             )
 
 
-async def _load_snapshot(disk: Disk, folder: str) -> tuple[Tree, LogPosition, int]:
+async def _load_snapshot(disk: Disk, folder: str) -> tuple[StateMachine, LogPosition, int]:
     file = f"{folder}/snapshot"
     if not await disk.exists(file):
-        return Tree(), BEGINNING, 0
+        return StateMachine(), BEGINNING, 0
     if not await disk.exists(f"{folder}/log"):
         raise Corruption(f"{folder}/log", 0, "there is a snapshot, but the log is missing")
     content = await disk.read(file)
     reader = snapshot.SnapshotReader(file, content)
-    tree = Tree(reader.header.counters)
+    machine = StateMachine(reader.header.counters, reader.header.last_session)
+    machine.sessions.update(reader.sessions)
     for nodes in reader.blocks():
         for path, entry in nodes:
-            tree.load(path, entry)
+            machine.tree.load(path, entry)
         await asyncio.sleep(0)
-    return tree, reader.header.position, len(content)
+    return machine, reader.header.position, len(content)

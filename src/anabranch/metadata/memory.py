@@ -1,60 +1,43 @@
 """The metadata store that lives and dies with its process. Only the factory names it."""
 
 import asyncio
-from collections.abc import Sequence
 
-from anabranch.errors import AnabranchError
-from anabranch.metadata.local_tree import LocalTreeReads, check_operation, split_checked
-from anabranch.metadata.store import ANY, Delete, Expected, Operation, Outcome, Put, Stat
-from anabranch.metadata.tree import Tree
+from anabranch.metadata.commands import Command, EndSessions, OpenSession
+from anabranch.metadata.local_handle import Answer, Backing, LocalHandle
+from anabranch.metadata.state_machine import StateMachine
 from anabranch.runtime import Clock
 
 _EPOCH = 1
 
 
-class MemoryStore(LocalTreeReads):
-    """A tree in memory."""
+class MemoryBacking(Backing):
+    """A tree in memory: a command takes effect at once."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(Tree())
-        self._clock = clock
+        super().__init__(StateMachine(), clock)
 
-    async def put(self, path: str, value: bytes, expected: Expected = ANY) -> Stat:
-        """See `MetadataStore.put`."""
-        outcome = self._write_one(Put(path, value, expected))
-        assert outcome is not None
-        return outcome
+    async def propose(self, command: Command) -> Answer:
+        """See `Backing.propose`."""
+        answer: Answer = asyncio.get_running_loop().create_future()
+        answer.set_result(self.apply(command, _EPOCH))
+        return answer
 
-    async def delete(self, path: str, expected: Expected = ANY) -> None:
-        """See `MetadataStore.delete`."""
-        self._write_one(Delete(path, expected))
+    async def leave(self, handle: LocalHandle) -> None:
+        """See `Backing.leave`."""
+        self.apply(EndSessions(self.clock.wall_ms(), (handle.session,)), _EPOCH)
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """See `MetadataStore.batch`."""
-        self._check_open()
-        outcomes: list[Outcome] = [None] * len(operations)
-        for number, (places, command) in enumerate(split_checked(operations, outcomes)):
-            if number > 0:
-                await asyncio.sleep(0)
-                self._check_open()
-            for place, outcome in zip(places, self._apply(command), strict=True):
-                outcomes[place] = outcome
-        return outcomes
+    def task_failed(self, name: str, failure: BaseException) -> None:
+        """See `Backing.task_failed`."""
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"{name} broke", "exception": failure}
+        )
 
-    async def close(self) -> None:
-        """See `MetadataStore.close`."""
-        self._closed = True
-        self._history.close()
 
-    def _write_one(self, operation: Operation) -> Stat | None:
-        self._check_open()
-        check_operation(operation)
-        (outcome,) = self._apply([operation])
-        if isinstance(outcome, AnabranchError):
-            raise outcome
-        return outcome
+class MemoryStore(LocalHandle):
+    """A tree in memory, seen with a first session."""
 
-    def _apply(self, command: Sequence[Operation]) -> list[Outcome]:
-        applied = self._tree.apply(command, epoch=_EPOCH, wall_ms=self._clock.wall_ms())
-        self._history.publish(applied.events)
-        return applied.outcomes
+    def __init__(self, clock: Clock) -> None:
+        backing = MemoryBacking(clock)
+        super().__init__(
+            backing, backing.apply(OpenSession(clock.wall_ms(), timeout_ms=0), _EPOCH).opened
+        )

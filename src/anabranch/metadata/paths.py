@@ -73,3 +73,8 @@ def is_within(prefix: str, path: str) -> bool:
 def order_key(path: str) -> str:
     """A key that sorts as path order does, in which a node's subtree directly follows it."""
     return "" if path == ROOT else path.replace("/", "\x00")
+
+
+def path_of_order_key(key: str) -> str:
+    """Undo `order_key`."""
+    return key.replace("\x00", "/") or ROOT

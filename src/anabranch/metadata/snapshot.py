@@ -1,11 +1,12 @@
-"""The file that holds a whole tree: a header block, blocks of nodes, an end block.
+"""The file that holds the whole state: a header block, sessions, blocks of nodes, an end block.
 
 Pure. Each block has its length and a CRC-32C of its own, so that damage is found with its place
-and writing and reading can be done in slices. Nodes come parents first.
+and writing and reading can be done in slices. Nodes come parents first. Version 2 is written;
+files of version 1, which knew no sessions, are read.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,17 +14,23 @@ from crc32c import crc32c
 
 from anabranch.consensus.log import LogPosition
 from anabranch.errors import Corruption, FormatError
+from anabranch.metadata.entries import NOBODY, Counters, Entry
+from anabranch.metadata.fields import FieldReader, indexes_field
+from anabranch.metadata.outcomes import decode_sessions, encode_session
+from anabranch.metadata.state_machine import Session
 from anabranch.metadata.store import Revision
-from anabranch.metadata.tree import Counters, Entry
 
 MAGIC: Final = b"ANBRTREE"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+OLDEST_VERSION: Final = 1
 _FILE_START: Final = struct.Struct(">8sI")
 _BLOCK: Final = struct.Struct(">BII")
-_HEADER: Final = struct.Struct(">QQQQQ")
+_HEADER: Final = struct.Struct(">QQQQQQ")
+_HEADER_V1: Final = struct.Struct(">QQQQQ")
 _END: Final = struct.Struct(">Q")
-_NODE: Final = struct.Struct(">HIQQQQqq")
-_HEADER_BLOCK, _NODES_BLOCK, _END_BLOCK = 1, 2, 3
+_NODE: Final = struct.Struct(">HIQQQQqqQQ")
+_NODE_V1: Final = struct.Struct(">HIQQQQqq")
+_HEADER_BLOCK, _NODES_BLOCK, _END_BLOCK, _SESSIONS_BLOCK = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class SnapshotHeader:
     position: LogPosition
     """The last log record whose effect is in it."""
     counters: Counters
+    last_session: int = NOBODY
+    """The newest number a session was given."""
 
 
 def _block(kind: int, payload: bytes) -> bytes:
@@ -50,8 +59,15 @@ def encode_header(header: SnapshotHeader) -> bytes:
         revision.epoch,
         revision.index,
         header.counters.life,
+        header.last_session,
     )
     return _FILE_START.pack(MAGIC, FORMAT_VERSION) + _block(_HEADER_BLOCK, payload)
+
+
+def encode_sessions(sessions: Mapping[int, Session]) -> bytes:
+    """The block of sessions, which follows the header."""
+    encoded = (encode_session(number, session) for number, session in sessions.items())
+    return _block(_SESSIONS_BLOCK, b"".join(encoded))
 
 
 def encode_nodes(nodes: Sequence[tuple[str, Entry]]) -> bytes:
@@ -59,8 +75,9 @@ def encode_nodes(nodes: Sequence[tuple[str, Entry]]) -> bytes:
     parts: list[bytes] = []
     for path, entry in nodes:
         path_bytes = path.encode()
-        value, *numbers = entry
-        parts += (_NODE.pack(len(path_bytes), len(value), *numbers), path_bytes, value)
+        value, *numbers, indexes = entry
+        head = _NODE.pack(len(path_bytes), len(value), *numbers)
+        parts += (head, path_bytes, value, indexes_field(indexes))
     return _block(_NODES_BLOCK, b"".join(parts))
 
 
@@ -76,7 +93,9 @@ class SnapshotReader:
         self._file = file
         self._content = content
         self._offset = 0
+        self._version = 0
         self.header = self._read_header()
+        self.sessions = self._read_sessions()
 
     def _read_header(self) -> SnapshotHeader:
         if len(self._content) < _FILE_START.size:
@@ -84,18 +103,33 @@ class SnapshotReader:
         magic, version = _FILE_START.unpack_from(self._content)
         if magic != MAGIC:
             raise FormatError(f"{self._file} is not a metadata snapshot: it begins with {magic!r}")
-        if version != FORMAT_VERSION:
+        if not OLDEST_VERSION <= version <= FORMAT_VERSION:
             raise FormatError(
-                f"{self._file} has format {version}: this build knows {FORMAT_VERSION}"
+                f"{self._file} has format {version}: "
+                f"this build knows {OLDEST_VERSION} to {FORMAT_VERSION}"
             )
+        self._version = version
         self._offset = _FILE_START.size
         kind, payload = self._next_block()
-        if kind != _HEADER_BLOCK or len(payload) != _HEADER.size:
+        layout = _HEADER_V1 if version == OLDEST_VERSION else _HEADER
+        if kind != _HEADER_BLOCK or len(payload) != layout.size:
             raise self._damaged("the header block is not where it belongs")
-        term, index, epoch, revision_index, life = _HEADER.unpack(payload)
-        return SnapshotHeader(
-            LogPosition(term, index), Counters(Revision(epoch, revision_index), life)
-        )
+        term, index, epoch, revision_index, life, *last_session = layout.unpack(payload)
+        counters = Counters(Revision(epoch, revision_index), life)
+        return SnapshotHeader(LogPosition(term, index), counters, *last_session)
+
+    def _read_sessions(self) -> dict[int, Session]:
+        if self._version == OLDEST_VERSION:
+            return {}
+        block_offset = self._offset
+        kind, payload = self._next_block()
+        try:
+            if kind != _SESSIONS_BLOCK:
+                raise FormatError(f"a block of kind {kind} is where the sessions belong")
+            return decode_sessions(payload)
+        except FormatError as error:
+            self._offset = block_offset
+            raise self._damaged(str(error)) from None
 
     def _damaged(self, detail: str) -> Corruption:
         return Corruption(self._file, self._offset, detail)
@@ -124,7 +158,7 @@ class SnapshotReader:
             block_offset = self._offset
             kind, payload = self._next_block()
             if kind == _NODES_BLOCK:
-                nodes = _decode_nodes(payload)
+                nodes = self._decode_nodes(payload, block_offset)
                 node_count += len(nodes)
                 yield nodes
             elif kind == _END_BLOCK and payload == _END.pack(node_count):
@@ -135,15 +169,20 @@ class SnapshotReader:
         if self._offset != len(self._content):
             raise self._damaged("there are bytes after the end block")
 
-
-def _decode_nodes(payload: bytes) -> list[tuple[str, Entry]]:
-    nodes: list[tuple[str, Entry]] = []
-    offset = 0
-    while offset < len(payload):
-        path_bytes, value_bytes, *numbers = _NODE.unpack_from(payload, offset)
-        path_start = offset + _NODE.size
-        value_start = path_start + path_bytes
-        offset = value_start + value_bytes
-        path = payload[path_start:value_start].decode()
-        nodes.append((path, Entry(payload[value_start:offset], *numbers)))
-    return nodes
+    def _decode_nodes(self, payload: bytes, block_offset: int) -> list[tuple[str, Entry]]:
+        layout = _NODE_V1 if self._version == OLDEST_VERSION else _NODE
+        nodes: list[tuple[str, Entry]] = []
+        fields = FieldReader(payload)
+        try:
+            while not fields.at_end:
+                path_bytes, value_bytes, *numbers = fields.numbers(layout)
+                path = fields.take(path_bytes).decode()
+                value = fields.take(value_bytes)
+                entry = Entry(value, *numbers)
+                if layout is _NODE and (indexes := fields.indexes()):
+                    entry = entry._replace(indexes=indexes)
+                nodes.append((path, entry))
+        except (FormatError, UnicodeDecodeError) as error:
+            self._offset = block_offset
+            raise self._damaged(f"a node cannot be read: {error}") from None
+        return nodes

@@ -5,6 +5,10 @@ put explicitly: writing "/a/b" makes "/a" exist with an empty value, as in ZooKe
 is always there, may be written and never be deleted. Path order compares name by name, so that a
 node comes before what is below it and that before the node's next sibling. Versions are opaque
 tokens: compare them for equality, hand them back, never count with them.
+
+A session is what an ephemeral node lives by: the store ends it once its client was not heard of for
+the session's timeout, and every ephemeral node of it goes in that moment. A store opened inside its
+own process has a session that lasts as long as the process does.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -57,6 +61,9 @@ class Stat:
     """Of the last write to this node."""
     created_ms: int
     modified_ms: int
+    ephemeral: bool = False
+    created_by_self: bool = False
+    """Whether an ephemeral node belongs to the session of the store handle that returned this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +93,58 @@ class Event:
     revision: Revision
 
 
+class SessionEvent(Enum):
+    """What a client learns of its session."""
+
+    CONNECTION_LOST = "connection lost"
+    """Nobody answers; the session may still be alive. Nothing is known, nothing is decided."""
+    RECONNECTED = "reconnected"
+    """The same session goes on: its ephemeral nodes are still there."""
+    SESSION_LOST = "session lost"
+    """Assume every ephemeral node gone. Said no later than the store itself ends the session."""
+    SESSION_REESTABLISHED = "session reestablished"
+    """A new session began; the ephemeral nodes of the old one are gone or will be."""
+
+
+class Fencing(Enum):
+    """How a store keeps out the writes of a participant that was replaced."""
+
+    SERVER = "server"
+    """The store itself checks a write's guard, in the same moment as it carries the write out."""
+    LEASE = "lease"
+    """The store cannot: a write counts only if its writer's lease still ran at the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A write counts only while this node is in this state: a fencing token for one write."""
+
+    path: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKey:
+    """A name under which a node can be found besides its path."""
+
+    index: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class Put:
     """One write of a batch."""
 
     path: str
+    """With `sequential`, the beginning of the path: ten or more digits are added to its name."""
     value: bytes
     expected: Expected = ANY
+    ephemeral: bool = False
+    """Decided when the node is created: a later put keeps the owner it has, or that it has none."""
+    sequential: bool = False
+    indexes: tuple[IndexKey, ...] = ()
+    """Replace those the node had before."""
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +153,23 @@ class Delete:
 
     path: str
     expected: Expected = ANY
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A node as `export` gives it and `restore` takes it: all that is kept, nothing implied."""
+
+    path: str
+    value: bytes
+    native_version: int
+    created_ms: int
+    modified_ms: int
+    next_sequence: int = 0
+    """The number the next sequential child gets; larger than any ever issued here."""
+    session: int | None = None
+    """Of an ephemeral node: whose it is."""
+    indexes: tuple[IndexKey, ...] = ()
 
 
 Operation = Put | Delete
@@ -109,28 +178,48 @@ Outcome = Stat | None | AnabranchError
 
 
 class MetadataStore(Protocol):
-    """A tree of small values with conditional writes and watches."""
+    """A tree of small values with conditional writes, sessions and watches."""
+
+    fencing: Fencing
 
     async def get(self, path: str) -> Node | None:
         """Return the node, or None if there is none."""
         ...
 
-    async def put(self, path: str, value: bytes, expected: Expected = ANY) -> Stat:
-        """Write a value if the node is as expected.
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected: Expected = ANY,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        indexes: tuple[IndexKey, ...] = (),
+        guard: Guard | None = None,
+    ) -> Stat:
+        """Write a value if the node is as expected; the stat names the path that was written.
 
         Raises:
             BadVersion: for every mismatch, also "exists already" and "is not there".
+            Fenced: if the guard's node is not in the guard's state any more.
+            SessionExpired: if the write is ephemeral and the session has ended.
+            OutcomeUnknown: if the answer was lost; only reading back can tell.
+            InputError: if the combination makes no sense, such as a child of an ephemeral node.
         """
         ...
 
-    async def delete(self, path: str, expected: Expected = ANY) -> None:
+    async def delete(
+        self, path: str, expected: Expected = ANY, *, guard: Guard | None = None
+    ) -> None:
         """Remove a node.
 
         Raises:
             NotFound: if there is none.
             BadVersion: if its version is another.
+            Fenced: if the guard's node is not in the guard's state any more.
             NotEmpty: if it has children.
             InvalidPath: if it is the root.
+            OutcomeUnknown: if the answer was lost; only reading back can tell.
         """
         ...
 
@@ -144,6 +233,12 @@ class MetadataStore(Protocol):
 
     def scan(self, prefix: str) -> AsyncIterator[Node]:
         """Every node at or below `prefix`, parents first, in path order, in bounded memory."""
+        ...
+
+    def scan_index(
+        self, index: str, first: str = "", last: str | None = None
+    ) -> AsyncIterator[Node]:
+        """Nodes by a secondary index, ordered by key and then path: first <= key < last."""
         ...
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
@@ -162,6 +257,55 @@ class MetadataStore(Protocol):
         """
         ...
 
+    def changed_since(self, since: Revision, prefix: str = "/") -> AsyncIterator[Event]:
+        """The newest change of each path changed after `since`, then the end: what a copy lacks.
+
+        A GAP comes first, and alone, if that is not known any more.
+        """
+        ...
+
+    def session_events(self) -> AsyncIterator[SessionEvent]:
+        """What happens to this handle's session from the call on; ends when it is closed."""
+        ...
+
+    @property
+    def session(self) -> int:
+        """The number of the present session."""
+        ...
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long the store keeps a session whose client it does not hear of."""
+        ...
+
+    @property
+    def session_valid_until(self) -> float:
+        """Before this moment of the monotonic clock the session cannot have ended at the store.
+
+        Counted from when the last answered renewal was sent. Infinite for a store in its own
+        process.
+        """
+        ...
+
+    async def sync(self) -> None:
+        """Return once reads of this handle show every write that was answered before the call."""
+        ...
+
+    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+        """Every node at or below `prefix` as of one moment, parents first, in bounded memory."""
+        ...
+
+    async def restore(self, records: AsyncIterator[Record]) -> int:
+        """Write exported nodes with their native versions, times and sequences; return how many.
+
+        Parents come before children. Ephemeral nodes are left out and not counted: those who own
+        them make them anew. The root may be restored as long as nobody has written to it.
+
+        Raises:
+            ConflictError: if a node at one of the paths exists already; what came before stays.
+        """
+        ...
+
     @property
     def failure(self) -> AnabranchError | None:
         """Why this store will accept no write any more; None while it may."""
@@ -172,5 +316,5 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish writes in flight and let go of every resource."""
+        """Finish writes in flight, end the session and let go of every resource."""
         ...

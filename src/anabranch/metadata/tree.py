@@ -1,95 +1,78 @@
-"""The state machine behind the memory and the embedded store: commands in, outcomes and events out.
+"""The nodes of the memory and the embedded store: operations in, outcomes and events out.
 
-Pure and deterministic: applying the same commands in the same order gives the same tree, versions
+Pure and deterministic: applying the same operations in the same order gives the same tree, versions
 and revisions. Every change has a revision of its own, so that a watch can resume after any event.
+Which sessions are alive is not known here: see `state_machine`.
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from anabranch import limits
-from anabranch.errors import BadVersion, InvalidPath, NotEmpty, NotFound
+from anabranch.errors import (
+    AnabranchError,
+    ConflictError,
+    Fenced,
+    InputError,
+    InvalidPath,
+    NotEmpty,
+    NotFound,
+    SessionExpired,
+)
+from anabranch.metadata.entries import (
+    EMPTY_ROOT,
+    NOBODY,
+    NOTHING_YET,
+    Counters,
+    Entry,
+    mismatch,
+    stat_of,
+    version_of,
+)
+from anabranch.metadata.indexes import SecondaryIndexes
 from anabranch.metadata.paths import ROOT, ancestors_of, join, name_of, order_key, parent_of
 from anabranch.metadata.sorted_names import SortedNames
 from anabranch.metadata.store import (
-    Condition,
     Delete,
     Event,
     EventKind,
-    Expected,
-    Node,
+    Guard,
     Operation,
     Outcome,
     Put,
+    Record,
     Revision,
-    Stat,
-    Version,
 )
-
-
-class Entry(NamedTuple):
-    """All that is kept of a node; never changed, only replaced."""
-
-    value: bytes
-    native: int
-    life: int
-    revision_epoch: int
-    revision_index: int
-    created_ms: int
-    modified_ms: int
+from anabranch.metadata.tree_view import TreeView
 
 
 class Applied(NamedTuple):
-    """What a command did."""
+    """What operations did."""
 
     outcomes: list[Outcome]
     events: list[Event]
 
 
-class Counters(NamedTuple):
-    """What a snapshot keeps besides the nodes."""
+class _Moment(NamedTuple):
+    """The circumstances under which operations are carried out."""
 
-    revision: Revision
-    life: int
-
-
-_EMPTY_ROOT = Entry(b"", 0, 0, 0, 0, 0, 0)
-NOTHING_YET = Counters(Revision(0, 0), 0)
-
-
-def version_of(entry: Entry) -> Version:
-    """The token for this state of a node."""
-    return Version(0, entry.native, entry.life)
-
-
-def stat_of(path: str, entry: Entry) -> Stat:
-    """What callers may know of a node."""
-    revision = Revision(entry.revision_epoch, entry.revision_index)
-    return Stat(path, version_of(entry), revision, entry.created_ms, entry.modified_ms)
-
-
-def _mismatch(path: str, entry: Entry | None, expected: Expected) -> BadVersion | None:
-    if expected is Condition.ANY:
-        return None
-    if expected is Condition.ABSENT:
-        return None if entry is None else BadVersion(path, "the node exists already")
-    if entry is None:
-        return BadVersion(path, f"expected {expected}, there is no node")
-    if version_of(entry) != expected:
-        return BadVersion(path, f"expected {expected}, found {version_of(entry)}")
-    return None
+    epoch: int
+    wall_ms: int
+    session: int
+    events: list[Event]
 
 
 class Tree:
     """Nodes by path. Checked paths only; operations are refused as values, not raised."""
 
     def __init__(self, counters: Counters = NOTHING_YET) -> None:
-        self._entries: dict[str, Entry] = {ROOT: _EMPTY_ROOT}
-        self._children: dict[str, SortedNames] = {}
+        self.indexes = SecondaryIndexes()
+        self._entries: dict[str, Entry] = {ROOT: EMPTY_ROOT}
+        self._children: dict[str, SortedNames[str]] = {}
+        self._ephemerals: dict[int, dict[str, None]] = {}
         self._revision = counters.revision
         self._life = counters.life
-        self._view: TreeView | None = None
+        self._views: list[TreeView] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -104,95 +87,221 @@ class Tree:
         """What a later tree must start from to go on where this one is."""
         return Counters(self._revision, self._life)
 
-    def apply(self, operations: Sequence[Operation], *, epoch: int, wall_ms: int) -> Applied:
+    # --- changing -----------------------------------------------------------------------------
+
+    def apply(
+        self, operations: Sequence[Operation], *, epoch: int, wall_ms: int, session: int = NOBODY
+    ) -> Applied:
         """Carry out operations in order; one refused does not stop the others."""
-        events: list[Event] = []
+        moment = _Moment(epoch, wall_ms, session, [])
         outcomes: list[Outcome] = []
         for operation in operations:
-            if isinstance(operation, Put):
-                outcomes.append(self._put(operation, epoch, wall_ms, events))
+            refusal = self._fenced(operation.guard)
+            if refusal is not None:
+                outcomes.append(refusal)
+            elif isinstance(operation, Put):
+                outcomes.append(self._put(operation, moment))
             else:
-                outcomes.append(self._delete(operation, epoch, events))
-        return Applied(outcomes, events)
+                outcomes.append(self._delete(operation, moment))
+        return Applied(outcomes, moment.events)
 
-    def _put(self, put: Put, epoch: int, wall_ms: int, events: list[Event]) -> Outcome:
+    def _fenced(self, guard: Guard | None) -> Fenced | None:
+        if guard is None:
+            return None
+        entry = self._entries.get(guard.path)
+        if entry is None:
+            return Fenced(f"the guard {guard.path} is gone: this writer was replaced")
+        if version_of(entry) != guard.version:
+            return Fenced(
+                f"the guard {guard.path} is at {version_of(entry)}, this writer knows "
+                f"{guard.version}: it was replaced"
+            )
+        return None
+
+    def _put(self, put: Put, moment: _Moment) -> Outcome:
+        if put.ephemeral and moment.session == NOBODY:
+            return SessionExpired(f"{put.path}: the session that should own this node has ended")
+        if put.sequential:
+            return self._put_next(put, moment)
         path = put.path
         old = self._entries.get(path)
-        if (refusal := _mismatch(path, old, put.expected)) is not None:
+        if (refusal := mismatch(path, old, put.expected)) is not None:
             return refusal
         if old is None:
-            for ancestor in ancestors_of(path):
-                if ancestor not in self._entries:
-                    self._create(ancestor, b"", epoch, wall_ms, events)
-            return stat_of(path, self._create(path, put.value, epoch, wall_ms, events))
-        revision = self._next_revision(epoch)
-        new = Entry(
-            put.value, old.native + 1, old.life, epoch, revision.index, old.created_ms, wall_ms
+            if (below := self._make_ancestors(path, moment)) is not None:
+                return below
+            return stat_of(path, self._create(path, put, moment), moment.session)
+        revision = self._next_revision(moment.epoch)
+        new = old._replace(
+            value=put.value,
+            native=old.native + 1,
+            revision_epoch=revision.epoch,
+            revision_index=revision.index,
+            modified_ms=moment.wall_ms,
+            indexes=put.indexes,
         )
-        self._keep_for_view(path, old)
-        self._entries[path] = new
-        events.append(Event(EventKind.MODIFIED, path, revision))
-        return stat_of(path, new)
+        self._set(path, old, new)
+        moment.events.append(Event(EventKind.MODIFIED, path, revision))
+        return stat_of(path, new, moment.session)
 
-    def _create(
-        self, path: str, value: bytes, epoch: int, wall_ms: int, events: list[Event]
-    ) -> Entry:
-        revision = self._next_revision(epoch)
+    def _put_next(self, put: Put, moment: _Moment) -> Outcome:
+        parent = parent_of(put.path)
+        below = self._make_ancestors(put.path, moment)
+        if below is not None:
+            return below
+        number = self._entries[parent].next_sequence
+        # Somebody may have put a node of that very name; a number is never issued twice.
+        while f"{put.path}{number:010}" in self._entries:
+            number += 1
+        entry = self._entries[parent]
+        self._set(parent, entry, entry._replace(next_sequence=number + 1))
+        path = f"{put.path}{number:010}"
+        return stat_of(path, self._create(path, put, moment), moment.session)
+
+    def _make_ancestors(self, path: str, moment: _Moment) -> InputError | None:
+        missing = []
+        for ancestor in ancestors_of(path):
+            entry = self._entries.get(ancestor)
+            if entry is None:
+                missing.append(ancestor)
+            elif entry.owner != NOBODY:
+                return InputError(f"{path}: {ancestor} is ephemeral and can have no children")
+        for ancestor in missing:
+            self._create(ancestor, _IMPLIED, moment)
+        return None
+
+    def _create(self, path: str, put: Put, moment: _Moment) -> Entry:
+        revision = self._next_revision(moment.epoch)
         self._life += 1
-        entry = Entry(value, 0, self._life, epoch, revision.index, wall_ms, wall_ms)
-        self._keep_for_view(path, None)
-        self._add(path, entry)
-        events.append(Event(EventKind.CREATED, path, revision))
+        entry = Entry(
+            put.value,
+            0,
+            self._life,
+            revision.epoch,
+            revision.index,
+            moment.wall_ms,
+            moment.wall_ms,
+            0,
+            moment.session if put.ephemeral else NOBODY,
+            put.indexes,
+        )
+        self._set(path, None, entry)
+        moment.events.append(Event(EventKind.CREATED, path, revision))
         return entry
 
-    def _delete(self, delete: Delete, epoch: int, events: list[Event]) -> Outcome:
+    def _delete(self, delete: Delete, moment: _Moment) -> Outcome:
         path = delete.path
         if path == ROOT:
             return InvalidPath("the root '/' cannot be deleted")
         old = self._entries.get(path)
         if old is None:
             return NotFound(f"no node at {path}")
-        if (refusal := _mismatch(path, old, delete.expected)) is not None:
+        if (refusal := mismatch(path, old, delete.expected)) is not None:
             return refusal
         if path in self._children:
             return NotEmpty(f"{path} has {len(self._children[path])} children: delete them first")
-        revision = self._next_revision(epoch)
-        self._keep_for_view(path, old)
-        del self._entries[path]
-        parent = parent_of(path)
-        siblings = self._children[parent]
-        siblings.remove(name_of(path))
-        if not siblings:
-            del self._children[parent]
-        events.append(Event(EventKind.DELETED, path, revision))
+        self._remove(path, moment.epoch, moment.events)
         return None
+
+    def end_session(self, session: int, *, epoch: int) -> list[Event]:
+        """Remove every node that belongs to a session, in path order."""
+        events: list[Event] = []
+        for path in sorted(self._ephemerals.get(session, ()), key=order_key):
+            self._remove(path, epoch, events)
+        return events
+
+    def restore(self, records: Sequence[Record], *, epoch: int, wall_ms: int) -> Applied:
+        """Put in exported nodes as they were; stops at the first that cannot be."""
+        moment = _Moment(epoch, wall_ms, NOBODY, [])
+        outcomes: list[Outcome] = []
+        for record in records:
+            outcomes.append(self._restore(record, moment))
+            if isinstance(outcomes[-1], AnabranchError):
+                break
+        return Applied(outcomes, moment.events)
+
+    def _restore(self, record: Record, moment: _Moment) -> Outcome:
+        old = self._entries.get(record.path)
+        if old is not None and not (record.path == ROOT and old.native == 0 and not old.value):
+            return ConflictError(f"{record.path} exists already: restore into an empty place")
+        if old is None and (below := self._make_ancestors(record.path, moment)) is not None:
+            return below
+        revision = self._next_revision(moment.epoch)
+        self._life += 1
+        entry = Entry(
+            record.value,
+            record.native_version,
+            old.life if old is not None else self._life,
+            revision.epoch,
+            revision.index,
+            record.created_ms,
+            record.modified_ms,
+            max(record.next_sequence, old.next_sequence if old is not None else 0),
+            NOBODY,
+            record.indexes,
+        )
+        self._set(record.path, old, entry)
+        kind = EventKind.CREATED if old is None else EventKind.MODIFIED
+        moment.events.append(Event(kind, record.path, revision))
+        return stat_of(record.path, entry, NOBODY)
 
     def _next_revision(self, epoch: int) -> Revision:
         assert epoch >= self._revision.epoch, "epochs never go back"
         self._revision = Revision(epoch, self._revision.index + 1)
         return self._revision
 
+    def _set(self, path: str, old: Entry | None, new: Entry) -> None:
+        for view in self._views:
+            view.keep(path, old)
+        self._entries[path] = new
+        if old is None:
+            self._add(path, new)
+        else:
+            self.indexes.replace(path, old.indexes, new.indexes)
+
     def _add(self, path: str, entry: Entry) -> None:
-        self._entries[path] = entry
         parent = parent_of(path)
         siblings = self._children.get(parent)
         if siblings is None:
             siblings = self._children[parent] = SortedNames()
         siblings.add(name_of(path))
+        if entry.owner != NOBODY:
+            self._ephemerals.setdefault(entry.owner, {})[path] = None
+        if entry.indexes:
+            self.indexes.replace(path, (), entry.indexes)
+
+    def _remove(self, path: str, epoch: int, events: list[Event]) -> None:
+        revision = self._next_revision(epoch)
+        old = self._entries.pop(path)
+        for view in self._views:
+            view.keep(path, old)
+        parent = parent_of(path)
+        siblings = self._children[parent]
+        siblings.remove(name_of(path))
+        if not siblings:
+            del self._children[parent]
+        if old.owner != NOBODY:
+            del self._ephemerals[old.owner][path]
+            if not self._ephemerals[old.owner]:
+                del self._ephemerals[old.owner]
+        self.indexes.replace(path, old.indexes, ())
+        events.append(Event(EventKind.DELETED, path, revision))
 
     def load(self, path: str, entry: Entry) -> None:
         """Put in a node of a snapshot; parents come before children."""
-        if path == ROOT:
-            self._entries[ROOT] = entry
-        else:
+        if path != ROOT:
             assert path not in self._entries, f"{path} comes twice"
             assert parent_of(path) in self._entries, f"{path} comes before its parent"
             self._add(path, entry)
+        elif entry.indexes:
+            self.indexes.replace(path, (), entry.indexes)
+        self._entries[path] = entry
 
-    def get(self, path: str) -> Node | None:
-        """The node at a path."""
-        entry = self._entries.get(path)
-        return None if entry is None else Node(entry.value, stat_of(path, entry))
+    # --- looking ------------------------------------------------------------------------------
+
+    def entry(self, path: str) -> Entry | None:
+        """What is kept at a path."""
+        return self._entries.get(path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a node at a path."""
@@ -202,6 +311,10 @@ class Tree:
         """Names of the direct children, sorted."""
         names = self._children.get(path)
         return [] if names is None else list(names)
+
+    def owners(self) -> set[int]:
+        """The sessions that nodes belong to."""
+        return set(self._ephemerals)
 
     def page(self, prefix: str, after: str | None) -> list[tuple[str, Entry]]:
         """The next nodes at or below `prefix` in path order, bounded in number and bytes.
@@ -249,20 +362,15 @@ class Tree:
             if path in self._children:
                 levels.append((path, iter(self._children[path])))
 
-    def freeze(self) -> "TreeView":
-        """A view of the tree as it is now, to be read in pages while the tree goes on changing."""
-        assert self._view is None, "one view at a time"
-        self._view = TreeView(self, self.counters)
-        return self._view
+    def freeze(self, prefix: str = ROOT) -> TreeView:
+        """A view of the nodes at or below a path as they are now; `release` it after use."""
+        view = TreeView(prefix, self.page)
+        self._views.append(view)
+        return view
 
-    def release(self, view: "TreeView") -> None:
+    def release(self, view: TreeView) -> None:
         """Stop keeping what `view` needs."""
-        assert self._view is view
-        self._view = None
-
-    def _keep_for_view(self, path: str, entry: Entry | None) -> None:
-        if self._view is not None:
-            self._view.keep(path, entry)
+        self._views.remove(view)
 
     def validate(self) -> None:
         """Check what must hold between changes."""
@@ -272,51 +380,17 @@ class Tree:
             assert len(names) > 0, f"{parent} has an empty list of children"
             assert list(names) == sorted(set(names)), f"children of {parent} are out of order"
             assert all(join(parent, name) in self._entries for name in names)
+            assert self._entries[parent].owner == NOBODY, f"{parent} is ephemeral, with children"
         assert listed + 1 == len(self._entries), "every node but the root is some node's child"
+        owned: dict[int, dict[str, None]] = {}
         for path, entry in self._entries.items():
             assert entry.revision_index <= self._revision.index, f"{path} is from the future"
             assert entry.life <= self._life, f"{path} is from the future"
+            if entry.owner != NOBODY:
+                owned.setdefault(entry.owner, {})[path] = None
+        assert owned == self._ephemerals, "the lists of ephemeral nodes are wrong"
+        indexed = {(key, path) for path, entry in self._entries.items() for key in entry.indexes}
+        assert indexed == set(self.indexes.all()), "the secondary indexes are wrong"
 
 
-class TreeView:
-    """The tree at one moment. What changes before the reader came by is kept aside for it."""
-
-    def __init__(self, tree: Tree, counters: Counters) -> None:
-        self.counters = counters
-        self._tree = tree
-        self._after: str | None = None
-        self._after_key = ""
-        self._ended = False
-        self._kept: dict[str, Entry | None] = {}
-        self._kept_keys: list[tuple[str, str]] = []
-
-    def keep(self, path: str, entry: Entry | None) -> None:
-        """Remember a node as it was; None if there was none. Only the first call counts."""
-        key = order_key(path)
-        passed = self._ended or (self._after is not None and key <= self._after_key)
-        if not passed and path not in self._kept:
-            self._kept[path] = entry
-            heappush(self._kept_keys, (key, path))
-
-    def next_page(self) -> list[tuple[str, Entry]]:
-        """The next nodes in path order, [] at the end."""
-        found: list[tuple[str, Entry]] = []
-        while not found and not self._ended:
-            live = self._tree.page(ROOT, self._after)
-            found = [item for item in live if item[0] not in self._kept]
-            self._ended = not live
-            if live:
-                self._after, self._after_key = live[-1][0], order_key(live[-1][0])
-            if self._take_kept(found):
-                found.sort(key=lambda item: order_key(item[0]))
-        return found
-
-    def _take_kept(self, found: list[tuple[str, Entry]]) -> bool:
-        taken = False
-        while self._kept_keys and (self._ended or self._kept_keys[0][0] <= self._after_key):
-            path = heappop(self._kept_keys)[1]
-            entry = self._kept.pop(path)
-            if entry is not None:
-                found.append((path, entry))
-                taken = True
-        return taken
+_IMPLIED = Put(ROOT, b"")

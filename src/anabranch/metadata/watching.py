@@ -6,11 +6,19 @@ reads it, and one that falls behind the history finds a gap instead of a queue t
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from anabranch import limits
 from anabranch.metadata.paths import ROOT, is_within
 from anabranch.metadata.store import Event, EventKind, Revision
+
+
+class Readership:
+    """Those who read on behalf of one handle, and stop when it is closed."""
+
+    def __init__(self) -> None:
+        self.end_number: int | None = None
+        """The first change they are not told any more; None while the handle is open."""
 
 
 class EventHistory:
@@ -20,7 +28,6 @@ class EventHistory:
         self, newest: Revision, *, events_max: int = limits.METADATA_EVENT_HISTORY_MAX
     ) -> None:
         self.newest = newest
-        self.closed = False
         self._events: list[Event] = []
         self._first_number = 0  # of events[0], counted from when the store was opened
         self._forgotten_to = newest
@@ -53,16 +60,37 @@ class EventHistory:
                     watch.number = self.end_number
                     self._parked.append(watch)
 
-    def watch(self, prefix: str, since: Revision | None) -> "Watch":
+    def watch(
+        self, prefix: str, since: Revision | None, readership: Readership | None = None
+    ) -> "Watch":
         """Read along from the next change on, or from the one after `since`."""
-        watch = Watch(self, prefix, self.end_number)
-        if since is not None:
-            if self._forgotten_to <= since <= self.newest:
-                after = bisect_right(self._events, since, key=lambda event: event.revision)
-                watch.number = self._first_number + after
-            else:
-                watch.number = -1
-        return watch
+        number = self.end_number if since is None else self._number_after(since)
+        return Watch(self, prefix, number, readership or Readership())
+
+    def _number_after(self, since: Revision) -> int:
+        """Of the first change after a revision; -1 if that is not known."""
+        if not self._forgotten_to <= since <= self.newest:
+            return -1
+        after = bisect_right(self._events, since, key=lambda event: event.revision)
+        return self._first_number + after
+
+    async def changed_since(self, since: Revision, prefix: str) -> AsyncIterator[Event]:
+        """The newest change of each path after `since`; a gap alone if that is not known."""
+        number, end_number = self._number_after(since), self.end_number
+        newest: dict[str, Event] = {}
+        while number < end_number:
+            event = self.event_at(number)
+            if event is None:
+                yield Event(EventKind.GAP, ROOT, self.newest)
+                return
+            number += 1
+            if is_within(prefix, event.path):
+                newest.pop(event.path, None)
+                newest[event.path] = event
+            if number % limits.METADATA_WATCH_EVENTS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
+        for event in newest.values():
+            yield event
 
     def event_at(self, number: int) -> Event | None:
         """The change of that number; None if it has been forgotten."""
@@ -78,19 +106,23 @@ class EventHistory:
         if watch in self._parked:
             self._parked.remove(watch)
 
-    def close(self) -> None:
-        """End every watch once it has read what there is."""
-        self.closed = True
-        for watch in self._parked:
-            watch.wake()
-        self._parked.clear()
+    def end(self, readership: Readership) -> None:
+        """End the watches of a handle once they have read what there is."""
+        if readership.end_number is None:
+            readership.end_number = self.end_number
+            for watch in self._parked:
+                if watch.readership is readership:
+                    watch.wake()
 
 
 class Watch:
     """An endless iterator over the changes below one path. One reader at a time."""
 
-    def __init__(self, history: EventHistory, prefix: str, number: int) -> None:
+    def __init__(
+        self, history: EventHistory, prefix: str, number: int, readership: Readership
+    ) -> None:
         self.prefix = prefix
+        self.readership = readership
         self.number = number
         """Of the change to look at next."""
         self._history = history
@@ -106,12 +138,14 @@ class Watch:
             if self._events_this_turn >= limits.METADATA_WATCH_EVENTS_PER_TURN_MAX:
                 self._events_this_turn = 0
                 await asyncio.sleep(0)
-            elif self.number < self._history.end_number:
+                continue
+            end_number = self.readership.end_number
+            if end_number is not None and self.number >= end_number:
+                raise StopAsyncIteration
+            if self.number < self._history.end_number:
                 self._events_this_turn += 1
                 if (event := self._next()) is not None:
                     return event
-            elif self._history.closed:
-                raise StopAsyncIteration
             else:
                 await self._wait()
 

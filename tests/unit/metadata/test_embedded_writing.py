@@ -161,18 +161,18 @@ async def test_write_whose_caller_gave_up_goes_on(store: EmbeddedStore) -> None:
     write.cancel()
     with pytest.raises(BadVersion):
         await store.put("/a", b"", ABSENT)
-    assert store._budget.taken_bytes == 0
-    assert store._answers == {}
+    assert store._backing._budget.taken_bytes == 0
+    assert store._backing._answers == {}
 
 
 async def test_writers_wait_for_room(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store._budget, "_limit_bytes", 3000)
+    monkeypatch.setattr(store._backing._budget, "_limit_bytes", 3000)
     highest = 0
 
     async def put(i: int) -> None:
         nonlocal highest
         await store.put(f"/n/{i}", b"x" * 1000)
-        highest = max(highest, store._budget.taken_bytes)
+        highest = max(highest, store._backing._budget.taken_bytes)
 
     await asyncio.gather(*(put(i) for i in range(20)))
     assert 1000 < highest <= 3000
@@ -182,7 +182,7 @@ async def test_writers_wait_for_room(store: EmbeddedStore, monkeypatch: pytest.M
 async def test_waiting_writer_learns_that_the_store_was_closed(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store._budget, "_limit_bytes", 1500)
+    monkeypatch.setattr(store._backing._budget, "_limit_bytes", 1500)
     writes = [
         asyncio.get_running_loop().create_task(store.put(f"/n/{i}", b"x" * 1000)) for i in range(3)
     ]
@@ -199,9 +199,9 @@ async def test_snapshot_of_a_large_tree_is_taken_in_slices(
     store = await EmbeddedStore.open(runtime, folder, snapshot_after_bytes=1 << 30)
     for start in range(0, 20_000, 1000):
         await store.batch([Put(f"/n/{i:05}", b"old") for i in range(start, start + 1000)])
-    store._replica._snapshot_after_bytes = 1
+    store._backing._replica._snapshot_after_bytes = 1
     trigger = await store.put("/trigger", b"")
-    task = store._snapshot_task
+    task = store._backing._snapshot_task
     assert task is not None
     # Changed while the snapshot is under way: it must hold what was there before.
     loop = asyncio.get_running_loop()
@@ -230,7 +230,7 @@ async def test_close_does_not_wait_for_a_whole_snapshot(runtime: Runtime, tmp_pa
     store = await EmbeddedStore.open(runtime, str(folder), snapshot_after_bytes=1 << 30)
     for start in range(0, 10_000, 1000):
         await store.batch([Put(f"/n/{i:05}", b"") for i in range(start, start + 1000)])
-    store._replica._snapshot_after_bytes = 1
+    store._backing._replica._snapshot_after_bytes = 1
     await store.put("/trigger", b"")
     await store.close()
     assert not (folder / "snapshot").exists()

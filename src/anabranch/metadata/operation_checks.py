@@ -1,0 +1,122 @@
+"""Which operations make no sense in themselves, and how a batch is cut into commands. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, InputError
+from anabranch.metadata.paths import check_path
+from anabranch.metadata.store import (
+    Condition,
+    IndexKey,
+    Operation,
+    Outcome,
+    Put,
+    Record,
+)
+
+_SOME_NUMBER = "0000000000"
+
+
+def check_operation(operation: Operation) -> None:
+    """Refuse what no state of the tree could accept.
+
+    Raises:
+        InvalidPath: if the path is none.
+        InputError: if the value is too large, or options do not go together.
+    """
+    sequential = isinstance(operation, Put) and operation.sequential
+    check_path(operation.path + _SOME_NUMBER if sequential else operation.path)
+    if operation.guard is not None:
+        check_path(operation.guard.path)
+    if not isinstance(operation, Put):
+        return
+    _check_value(operation.path, operation.value)
+    _check_indexes(operation.path, operation.indexes)
+    if sequential and not isinstance(operation.expected, Condition):
+        raise InputError(f"{operation.path}: a sequential node is always new, it has no version")
+    if operation.path == "/" and operation.ephemeral:
+        raise InputError("the root '/' cannot be ephemeral")
+
+
+def check_record(record: Record) -> None:
+    """Refuse a record that no store can have exported.
+
+    Raises:
+        InputError: naming it.
+    """
+    check_path(record.path)
+    _check_value(record.path, record.value)
+    _check_indexes(record.path, record.indexes)
+    if record.native_version < 0 or record.next_sequence < 0:
+        raise InputError(f"{record.path}: versions and sequence numbers are not negative")
+
+
+def _check_value(path: str, value: bytes) -> None:
+    if len(value) > limits.METADATA_VALUE_BYTES_MAX:
+        raise InputError(
+            f"the value for {path} has {len(value)} bytes, "
+            f"at most {limits.METADATA_VALUE_BYTES_MAX} are allowed"
+        )
+
+
+def _check_indexes(path: str, indexes: tuple[IndexKey, ...]) -> None:
+    if not indexes:
+        return
+    if len(indexes) > limits.METADATA_INDEXES_PER_NODE_MAX:
+        raise InputError(
+            f"{path} has {len(indexes)} secondary index keys, "
+            f"at most {limits.METADATA_INDEXES_PER_NODE_MAX} are allowed"
+        )
+    if len(set(indexes)) != len(indexes):
+        raise InputError(f"{path} has the same secondary index key twice")
+    for entry in indexes:
+        try:
+            size_bytes = len(entry.index.encode()) + len(entry.key.encode())
+        except UnicodeEncodeError:
+            raise InputError(f"{path}: a secondary index key is no text") from None
+        if not entry.index or size_bytes > limits.METADATA_INDEX_BYTES_MAX:
+            raise InputError(
+                f"{path}: a secondary index has a name, and with its key at most "
+                f"{limits.METADATA_INDEX_BYTES_MAX} bytes"
+            )
+
+
+def _size_bytes(operation: Operation) -> int:
+    size_bytes = len(operation.path) * 4
+    if operation.guard is not None:
+        size_bytes += len(operation.guard.path) * 4
+    if isinstance(operation, Put):
+        size_bytes += len(operation.value)
+        if operation.indexes:
+            size_bytes += limits.METADATA_INDEX_BYTES_MAX * len(operation.indexes)
+    return size_bytes
+
+
+def split_checked(
+    operations: Sequence[Operation], outcomes: list[Outcome]
+) -> Iterator[tuple[list[int], list[Operation]]]:
+    """Cut a batch into commands of bounded size, leaving out what is wrong in itself.
+
+    The refusals are written to `outcomes`; each command comes with the places of its operations.
+    """
+    places: list[int] = []
+    command: list[Operation] = []
+    size_bytes = 0
+    for place, operation in enumerate(operations):
+        try:
+            check_operation(operation)
+        except AnabranchError as refusal:
+            outcomes[place] = refusal
+            continue
+        bytes_more = _size_bytes(operation)
+        if command and (
+            len(command) >= limits.METADATA_COMMAND_OPERATIONS_MAX
+            or size_bytes + bytes_more > limits.METADATA_COMMAND_BYTES_MAX
+        ):
+            yield places, command
+            places, command, size_bytes = [], [], 0
+        places.append(place)
+        command.append(operation)
+        size_bytes += bytes_more
+    if command:
+        yield places, command
