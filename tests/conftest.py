@@ -1,8 +1,10 @@
 """What every test run shares: the goal marker, its record, and honesty about what was left out."""
 
+import json
 import os
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,7 +103,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             (test, [tuple(claim) for claim in claims]) for test, claims in _collected.items()
         ]
         return
-    if config.option.collectonly or not _outcomes:
+    _write_claims(config)
+    unwanted = config.getoption("planted", None) or config.getoption("no_results", False)
+    if config.option.collectonly or not _outcomes or unwanted:
         return
     chosen_by_name = any("::" in argument for argument in config.args)
     files = {test.partition("::")[0] for test in _collected}
@@ -110,6 +114,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     merged = merge(known, claims, _outcomes, () if chosen_by_name else files)
     if merged != known:
         save_results(config.rootpath, merged)
+
+
+def _write_claims(config: pytest.Config) -> None:
+    path = config.getoption("goal_claims", None)
+    if path is not None:
+        claims = [claim._asdict() for claims in _collected.values() for claim in claims]
+        Path(path).write_text(json.dumps(claims))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -4,26 +4,28 @@
 
 `tests/goals.tsv` lists every wanted behaviour. A test that shows one carries
 `@pytest.mark.goal(id, part=..., broken_by=...)`; each run of the tests leaves its outcomes behind.
-A row is *proven* when all its tests passed and each names a planted bug that is recorded to make
-it fail in the present code, or is one with a real peer; *claimed* when its tests passed without
-that; *open* when wanted now and neither; *later* otherwise. A row may list parts that it must
-have: while a test of one of them is missing, the row is open, whatever the others show.
+A row is *proven* when all its tests passed and each names a planted bug that `make prove` recorded
+to make it fail, or is one with a real peer; *claimed* when its tests passed without that; *open*
+when wanted now and neither; *later* otherwise. A proof is stale when the code it was made of
+changed, and then counts for nothing. A row may list parts that it must have: while a test of one
+of them is missing, the row is open, whatever the others show. A test that did not run here counts
+neither for nor against its row, and a row with such a test cannot fall back.
 """
 
 import argparse
-import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.errors import InputError
+from anabranch.testing.claims import collect_claims
 from anabranch.testing.goal_results import Claim, Outcome, load_results
+from anabranch.testing.planted import load_bugs
+from anabranch.testing.proofs import ROOT, Key, function_of, load_record, valid_proofs
 
-ROOT = Path(__file__).parents[3]
 GOALS = ROOT / "tests" / "goals.tsv"
-PLANTED_RECORD = ROOT / "tests" / "planted_record.tsv"
 STATE = ROOT / "tests" / "goals_state.tsv"
 _RANK = {"later": 0, "open": 0, "claimed": 1, "proven": 2}
 
@@ -64,31 +66,14 @@ def save_state(statuses: Mapping[str, str]) -> None:
     STATE.write_text("id\tstatus\n" + "".join(rows))
 
 
-def code_digest() -> str:
-    """A fingerprint of the product's sources, so that a proof is bound to what it was made on."""
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def recorded_bugs() -> set[str]:
-    """Planted bugs that were found in the present code."""
-    if not PLANTED_RECORD.exists():
-        return set()
-    present = code_digest()
-    rows = [line.split("\t") for line in PLANTED_RECORD.read_text().splitlines()[1:]]
-    return {row[0] for row in rows if row[1] == present}
-
-
-def status_of(goal: Goal, shown: Sequence[Shown], bugs: Collection[str]) -> str:
+def status_of(goal: Goal, shown: Sequence[Shown], proofs: Collection[Key]) -> str:
     """Where one row stands. A test that was not run counts neither for nor against a claim."""
     outcomes = {outcome for _, outcome in shown}
     if not shown:
         return "later" if goal.when == "later" else "open"
     if Outcome.FAILED in outcomes or Outcome.PASSED not in outcomes or missing_parts(goal, shown):
         return "open"
-    if Outcome.NOT_RUN not in outcomes and all(_is_proof(claim, bugs) for claim, _ in shown):
+    if Outcome.NOT_RUN not in outcomes and all(_is_proof(claim, proofs) for claim, _ in shown):
         return "proven"
     return "claimed"
 
@@ -98,8 +83,8 @@ def missing_parts(goal: Goal, shown: Sequence[Shown]) -> list[str]:
     return sorted(goal.parts - {claim.part for claim, _ in shown})
 
 
-def _is_proof(claim: Claim, bugs: Collection[str]) -> bool:
-    return claim.peer or claim.broken_by in bugs
+def _is_proof(claim: Claim, proofs: Collection[Key]) -> bool:
+    return claim.peer or (claim.broken_by, function_of(claim.test)) in proofs
 
 
 def fallen_back(
@@ -109,29 +94,63 @@ def fallen_back(
 ) -> list[str]:
     """Rows that stand lower than the committed state says.
 
-    A row with tests that were not run here is not judged. Neither is a proof whose tests still
-    pass: it is bound to the code it was made on, and waits to be made again.
+    A row with tests that were not run here is not judged. Neither is a row that only waits for
+    `make prove`: every test of it passes and names a bug, but a proof is stale or not made yet.
     """
     fallen = []
     for name, before in committed.items():
         now = statuses.get(name, "gone")
-        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in shown.get(name, ()))
-        if _RANK.get(now, 0) == 0 < _RANK[before] and not unknown:
+        tests = shown.get(name, ())
+        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in tests)
+        waits = now == "claimed" and all(claim.peer or claim.broken_by for claim, _ in tests)
+        if _RANK.get(now, 0) < _RANK[before] and not unknown and not waits:
             fallen.append(f"{name}: was {before}, is {now}")
     return fallen
+
+
+def state_to_keep(
+    committed: Mapping[str, str],
+    statuses: Mapping[str, str],
+    shown: Mapping[str, Sequence[Shown]],
+) -> dict[str, str]:
+    """The state to commit next. Tests that were not run here take nothing away from a row."""
+    kept = {}
+    for name, now in statuses.items():
+        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in shown.get(name, ()))
+        before = committed.get(name, "open")
+        kept[name] = before if unknown and _RANK[before] > _RANK[now] else now
+    return kept
 
 
 def _parts(goal: Goal, shown: Sequence[Shown]) -> str:
     parts = sorted({claim.part for claim, _ in shown if claim.part})
     missing = missing_parts(goal, shown)
-    shows = f"  [{', '.join(parts)}]" if parts else ""
-    return f"{shows}  lacks: {', '.join(missing)}" if missing else shows
+    not_run = sum(outcome is Outcome.NOT_RUN for _, outcome in shown)
+    words = f"  [{', '.join(parts)}]" if parts else ""
+    words += f"  lacks: {', '.join(missing)}" if missing else ""
+    return f"{words}  not run here: {not_run} of {len(shown)}" if not_run else words
+
+
+def unproven_tests(
+    shown: Sequence[Shown], proofs: Collection[Key], stale: Collection[Key]
+) -> list[str]:
+    """The tests that keep a row from being proven, and what each of them lacks."""
+    lines = []
+    for claim, outcome in shown:
+        key = claim.broken_by, function_of(claim.test)
+        if outcome is not Outcome.PASSED:
+            lines.append(f"{outcome}: {key[1]}")
+        elif not _is_proof(claim, proofs):
+            lack = "stale proof" if key in stale else "not proven" if key[0] else "no planted bug"
+            lines.append(f"{lack}: {key[1]}" + (f" ({key[0]})" if key[0] else ""))
+    return sorted(set(lines))
 
 
 def _print_map(
     goals: Mapping[str, Goal],
     statuses: Mapping[str, str],
     shown: Mapping[str, Sequence[Shown]],
+    why: Mapping[str, Sequence[str]],
     *,
     everything: bool,
 ) -> None:
@@ -140,43 +159,59 @@ def _print_map(
         groups[name.split(".")[0]][status] += 1
         if everything or shown.get(name):
             print(f"{name:10} {status:8} {goals[name].words}{_parts(goals[name], shown[name])}")
+            for line in why.get(name, ()):
+                print(f"{'':10} {line}")
     for group, counts in groups.items():
         print(f"{group:6}", *(f"{counts[status]} {status}" for status in _RANK), sep="  ")
 
 
-def main() -> int:
-    """Print the map; fail on unknown ids and on rows that fell back."""
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m anabranch.testing.goals",
         description="Which wanted behaviours are shown by tests.",
     )
-    parser.add_argument("--group", help="only rows of this group, such as core")
+    groups = sorted({name.split(".")[0] for name in load_goals()})
+    parser.add_argument("--group", choices=groups, help="only rows of this group")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="also print rows that no test shows")
+    parser.add_argument("--why", action="store_true", help="say what keeps a row from being proven")
     parser.add_argument("--record", action="store_true", help=f"write tests/{STATE.name}")
-    options = parser.parse_args()
-    goals, bugs = load_goals(), recorded_bugs()
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the map; fail on unknown ids and on rows that fell back."""
+    options = _parse(arguments)
+    goals, record = load_goals(), load_record()
+    proofs = valid_proofs(load_bugs(), record.values())
+    results = load_results(ROOT)
     shown: dict[str, list[Shown]] = defaultdict(list)
-    for claim, outcome in load_results(ROOT).items():
-        shown[claim.goal].append((claim, outcome))
-    unknown = sorted(set(shown) - set(goals))
-    statuses = {name: status_of(goal, shown[name], bugs) for name, goal in goals.items()}
+    try:
+        for claim in collect_claims(ROOT):
+            shown[claim.goal].append((claim, results.get(claim, Outcome.NOT_RUN)))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 1
+    statuses = {name: status_of(goal, shown[name], proofs) for name, goal in goals.items()}
     chosen = {n: s for n, s in statuses.items() if options.group in (None, n.split(".")[0])}
-    if not chosen:
-        parser.error(f"no group {options.group!r}")
+    stale = set(record) - proofs
+    why = {n: unproven_tests(shown[n], proofs, stale) for n, s in chosen.items() if s != "proven"}
     if options.output == "json":
-        print(json.dumps({"rows": chosen, "unknown": unknown}, indent=1))
+        print(json.dumps({"rows": chosen, "why": {n: w for n, w in why.items() if w}}, indent=1))
     else:
-        _print_map(goals, chosen, shown, everything=options.all)
-    if not any(shown.values()):
+        reasons = why if options.why else {}
+        _print_map(goals, chosen, shown, reasons, everything=options.all)
+    if not results:
         print("no test has run here, so nothing is shown: `make test` first", file=sys.stderr)
-    fallen = fallen_back(load_state(), statuses, shown) if any(shown.values()) else []
-    for line in [*(f"unknown goal id: {name}" for name in unknown), *fallen]:
+    if stale:
+        print(f"{len(stale)} proofs are stale; `make prove` makes them again", file=sys.stderr)
+    fallen = fallen_back(load_state(), statuses, shown)
+    for line in fallen:
         print(line, file=sys.stderr)
-    if options.record and not unknown:
-        save_state(statuses)
-    return 1 if unknown or fallen else 0
+    if options.record:
+        save_state(state_to_keep(load_state(), statuses, shown))
+    return 1 if fallen else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,14 @@
 import pytest
 
 from anabranch.testing.goal_results import Claim, Outcome, load_results, merge, save_results
-from anabranch.testing.goals import Goal, fallen_back, load_goals, status_of
+from anabranch.testing.goals import (
+    Goal,
+    fallen_back,
+    load_goals,
+    state_to_keep,
+    status_of,
+    unproven_tests,
+)
 
 NOW, LATER = Goal("now", ""), Goal("later", "")
 TWO_PARTS = Goal("now", "", frozenset({"memory", "zookeeper"}))
@@ -36,7 +43,31 @@ def claim(test="tests/test_a.py::test_x", *, broken_by="", peer=False, part="", 
     ],
 )
 def test_status(goal, shown, status):
-    assert status_of(goal, shown, {"found"}) == status
+    assert status_of(goal, shown, {("found", "tests/test_a.py::test_x")}) == status
+
+
+def test_a_proof_is_of_one_test_and_covers_all_its_cases():
+    cases = [(claim(f"a.py::test[{n}]", broken_by="found"), PASSED) for n in range(3)]
+    assert status_of(NOW, cases, {("found", "a.py::test")}) == "proven"
+    assert status_of(NOW, cases, {("found", "a.py::test_other")}) == "claimed"
+
+
+def test_what_keeps_a_row_from_being_proven_is_said():
+    shown = [
+        (claim("a.py::good", broken_by="found"), PASSED),
+        (claim("a.py::peer", peer=True), PASSED),
+        (claim("a.py::old[1]", broken_by="found"), PASSED),
+        (claim("a.py::old[2]", broken_by="found"), PASSED),
+        (claim("a.py::new", broken_by="found"), PASSED),
+        (claim("a.py::bare"), PASSED),
+        (claim("a.py::red"), FAILED),
+    ]
+    assert unproven_tests(shown, {("found", "a.py::good")}, {("found", "a.py::old")}) == [
+        "failed: a.py::red",
+        "no planted bug: a.py::bare",
+        "not proven: a.py::new (found)",
+        "stale proof: a.py::old (found)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,13 +76,23 @@ def test_status(goal, shown, status):
         ("claimed", "open", [(claim(), FAILED)], ["core.M1: was claimed, is open"]),
         ("claimed", "open", [], ["core.M1: was claimed, is open"]),
         ("proven", "open", [(claim(), FAILED)], ["core.M1: was proven, is open"]),
-        ("proven", "claimed", [(claim(), PASSED)], []),
+        ("proven", "claimed", [(claim(), PASSED)], ["core.M1: was proven, is claimed"]),
+        ("proven", "claimed", [(claim(broken_by="stale"), PASSED)], []),
+        ("proven", "claimed", [(claim(), NOT_RUN), (claim("b"), PASSED)], []),
         ("claimed", "open", [(claim(), NOT_RUN)], []),
         ("claimed", "proven", [(claim(peer=True), PASSED)], []),
     ],
 )
 def test_fallen_back(before, now, shown, fell):
     assert fallen_back({"core.M1": before}, {"core.M1": now}, {"core.M1": shown}) == fell
+
+
+def test_tests_that_were_not_run_take_nothing_from_the_committed_state():
+    committed = {"a": "proven", "b": "claimed", "c": "claimed"}
+    statuses = {"a": "open", "b": "open", "c": "proven", "d": "claimed"}
+    shown = {"a": [(claim(), NOT_RUN)], "b": [(claim(), FAILED)], "c": [(claim(), PASSED)]}
+    kept = state_to_keep(committed, statuses, shown)
+    assert kept == {"a": "proven", "b": "open", "c": "proven", "d": "claimed"}
 
 
 def test_a_committed_row_that_is_gone_has_fallen_back():

@@ -1,0 +1,174 @@
+"""Runs of pytest with a planted bug: what is in place, what is reported, what counts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import Corruption
+from anabranch.testing.planted_run import why_suspicious
+from anabranch.testing.prove import NotProven, verdict_on
+from anabranch.testing.simulation.process import ProcessFailed
+
+BUG = "tasks_swallow_failures"
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
+    *("-p", "anabranch.testing.planted_run"),
+)
+HEAD = "import pytest\nfrom anabranch.runtime.tasks import Tasks\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """Run pytest on one file with the plugin; returns exit code, output and report."""
+
+    def call(text: str, *options: str) -> tuple[int, str, list[dict[str, str]]]:
+        (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        (tmp_path / "test_it.py").write_text(HEAD + text)
+        report = tmp_path / "report.json"
+        done = subprocess.run(
+            [*PYTEST, "--planted-report", str(report), *options],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        notes = json.loads(report.read_text()) if report.exists() else []
+        return done.returncode, done.stdout + done.stderr, notes
+
+    return call
+
+
+def test_the_bug_is_in_place_from_the_import_of_the_test_on(run) -> None:
+    text = f"NAME = Tasks._finished.__name__\ndef test_x(): assert NAME == '{BUG}'\n"
+    assert run(text, "--planted", BUG)[0] == 0
+    code, _, notes = run(text)
+    assert code == 1
+    assert notes == [], "a run without a bug reports nothing"
+
+
+def test_an_unknown_bug_stops_the_run(run) -> None:
+    code, output, notes = run("def test_x(): pass\n", "--planted", "no_such_bug")
+    assert code == 4
+    assert "no planted bug 'no_such_bug'" in output
+    assert notes == []
+
+
+def test_failures_are_reported_with_phase_and_seed(run) -> None:
+    text = """
+def test_seeds(seeds):
+    for seed in seeds(3):
+        assert seed < 7
+
+@pytest.mark.parametrize("seed", [4])
+def test_parameter(seed):
+    assert not seed
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no")
+
+def test_setup(broken): pass
+"""
+    code, _, notes = run(text, "--planted", BUG, "--seeds", "20")
+    assert code == 1
+    assert [(n["phase"], n["seed"]) for n in notes] == [
+        ("call", "7"),
+        ("call", "4"),
+        ("setup", "-"),
+    ]
+    assert notes[0]["error"].startswith("AssertionError")
+
+
+def test_seeds_are_as_many_as_the_test_asks_for_unless_told(run) -> None:
+    text = "def test_x(seeds): assert list(seeds(3)) == [0, 1, 2]\n"
+    assert run(text)[0] == 0
+    assert run(text, "--seeds", "4")[0] == 1
+    assert run("def test_x(seeds): assert list(seeds(3)) == []\n", "--seed-minutes", "-1")[0] == 0
+
+
+def test_hypothesis_does_not_waste_time_on_small_examples(run) -> None:
+    text = """
+from hypothesis import Phase, given, settings, strategies as st
+
+@given(st.integers())
+def test_x(n):
+    assert Phase.shrink not in settings().phases
+"""
+    assert run(text, "--planted", BUG)[0] == 0
+
+
+def nested(error: BaseException) -> BaseException:
+    failure = ProcessFailed("server ended")
+    failure.__cause__ = error
+    return failure
+
+
+def in_bugs(statement: str) -> BaseException:
+    """What a statement raises in a function of a module of bugs."""
+    code = compile(statement, "/somewhere/testing/bugs/broker.py", "exec")
+    try:
+        exec(code, {})  # noqa: S102
+    except Exception as error:  # noqa: BLE001
+        return error
+    raise AssertionError(statement)
+
+
+PRINTED = """Traceback (most recent call last):
+  File "/somewhere/testing/bugs/broker.py", line 9, in bug
+    return self.nothing
+           ^^^^^^^^^^^^
+AttributeError: 'X' object has no attribute 'nothing'
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "doubt"),
+    [
+        (AssertionError("1 != 2"), ""),
+        (pytest.fail.Exception("DID NOT RAISE"), ""),
+        (Corruption("file", 4, "torn"), ""),
+        (TimeoutError(), ""),
+        (ConnectionResetError(), ""),
+        (ExceptionGroup("two", [AssertionError(), OSError()]), ""),
+        (nested(ValueError("of the product")), ""),
+        (KeyError("x"), "KeyError is no way for a test to notice a bug"),
+        (ExceptionGroup("two", [AssertionError(), KeyError()]), "KeyError is no way"),
+        (TypeError("bug() missing 1 argument"), "the bug itself raised TypeError: bug() missing"),
+        (nested(TypeError("bug() takes 1 argument")), "the bug itself raised TypeError"),
+        (nested(in_bugs("nothing")), "the bug itself raised NameError"),
+        (nested(in_bugs("raise ValueError")), ""),
+        (AssertionError(PRINTED), "the bug itself raised AttributeError: 'X' object"),
+        (AssertionError("x\nTypeError: bug() takes 2"), "the bug itself raised TypeError: bug()"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_the_bug_is_told_from_a_test_that_noticed_it(
+    error: BaseException, doubt: str
+) -> None:
+    found = why_suspicious(error, "bug")
+    assert found.startswith(doubt)
+    assert bool(found) == bool(doubt)
+
+
+def note(**changes: str) -> dict[str, str]:
+    return {"phase": "call", "error": "AssertionError: 1", "doubt": "", "seed": "-", **changes}
+
+
+@pytest.mark.parametrize(
+    ("notes", "exit_code", "reason"),
+    [
+        ([], 0, "no test noticed it"),
+        ([], 2, "did not run at all:\nE import error"),
+        ([note(phase="setup")], 1, "failed in its setup"),
+        ([note(doubt="the bug itself raised")], 1, "suspicious: the bug itself"),
+    ],
+)
+def test_only_a_test_that_noticed_the_bug_is_a_proof(
+    notes: list[dict[str, str]], exit_code: int, reason: str
+) -> None:
+    with pytest.raises(NotProven, match=reason):
+        verdict_on(notes, exit_code=exit_code, output="E import error")
+
+
+def test_the_seed_of_the_first_failure_is_kept() -> None:
+    assert verdict_on([note(seed="17"), note(seed="3")], exit_code=1, output="") == "17"
