@@ -38,6 +38,9 @@ READ_BATCH_BYTES_MAX: Final = 5 * MIB
 DISPATCH_BATCHES_PER_TURN_MAX: Final = 4
 """Batches that a subscription sends from the cache before it looks whether its peers keep up."""
 UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
+"""A consumer of a shared subscription gets no more until it has acknowledged down to half of it."""
+RETURN_AFTER_SEEK_S_MAX: Final = 60.0
+"""How long a subscription that is not durable outlives a seek, which closes its consumers."""
 ROUND_ROBIN_ENTRIES_MAX: Final = 20
 """Entries one consumer of a shared subscription gets before the next one's turn."""
 

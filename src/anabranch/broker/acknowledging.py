@@ -4,8 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.broker.refusals import code_of
-from anabranch.broker.topic import Topic
-from anabranch.errors import AlreadyClosed, CursorTooLarge, InputError
+from anabranch.errors import InputError
 from anabranch.telemetry import get_logger
 from anabranch.wire import Ack, ServerError, replies
 
@@ -16,11 +15,13 @@ _log = get_logger("session")
 
 
 def serve_ack(session: "Session", ack: Ack) -> None:
-    """Take acknowledgements of a consumer; those of one that is not open are passed over."""
+    """Take acknowledgements of a consumer."""
     opened = session.consumers.get(ack.consumer_id)
     if opened is None:
+        # Closed by us a moment ago, perhaps. Nobody who waits for an answer waits in vain.
+        _refuse(session, ack, ServerError.ConsumerNotFound, f"no consumer {ack.consumer_id}")
         return
-    consumer, subscription, topic = opened
+    consumer, subscription, _ = opened
     if ack.txn is not None:
         _refuse(session, ack, ServerError.NotAllowedError, "transactions are not served")
         return
@@ -30,7 +31,7 @@ def serve_ack(session: "Session", ack: Ack) -> None:
         _refuse(session, ack, ServerError.MetadataError, str(error))
         return
     if ack.request_id is not None:
-        answer = partial(_answer, session, topic, ack.consumer_id, ack.request_id)
+        answer = partial(_answer, session, ack.consumer_id, ack.request_id)
         subscription.cursor.flush(answer)
 
 
@@ -41,18 +42,9 @@ def _refuse(session: "Session", ack: Ack, code: ServerError, text: str) -> None:
         session.reply(replies.ack_response(ack.consumer_id, ack.request_id, refusal, txn=ack.txn))
 
 
-def _answer(
-    session: "Session", topic: Topic, consumer_id: int, request_id: int, error: Exception | None
-) -> None:
-    refusal = None
-    if isinstance(error, AlreadyClosed):
-        # The subscription was deleted under it, or the topic is closed anyway.
-        refusal = (ServerError.MetadataError, str(error))
-    elif isinstance(error, CursorTooLarge):
-        # What is stored is untouched: it is this acknowledgement alone that cannot be kept.
-        refusal = (code_of(error), str(error))
-    elif error is not None:
-        topic.fail(error)
-        return
+def _answer(session: "Session", consumer_id: int, request_id: int, error: Exception | None) -> None:
+    # A write that failed is tried again with the next one; if the log itself is lost the managed
+    # ledger says so, and the topic is closed. Either way it is this client that has to know.
+    refusal = None if error is None else (code_of(error), str(error))
     if not session.closed:
         session.reply(replies.ack_response(consumer_id, request_id, refusal))

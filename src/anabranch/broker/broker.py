@@ -30,6 +30,7 @@ class Broker:
     ) -> None:
         self.settings = settings
         self.tasks = tasks
+        self.clock = runtime.clock
         self.extensions = extensions or Extensions()
         self.server_version = f"Anabranch-{__version__}"
         self.sessions: set[Session] = set()

@@ -47,8 +47,8 @@ class Consumer:
     """The broker's side of a subscribed consumer."""
 
     __slots__ = (
-        "_partition", "consumer_id", "disconnect", "epoch", "messages_per_entry", "name",
-        "outlet", "pending", "permits", "priority", "unacked_messages",
+        "_blocked", "_partition", "consumer_id", "disconnect", "epoch", "messages_per_entry",
+        "name", "outlet", "pending", "permits", "priority", "unacked_messages",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Consumer:
         self.permits = 0
         self.unacked_messages = 0
         """Counted for shared types only, as Pulsar does."""
+        self._blocked = False
         self.messages_per_entry = 1.0
         self.pending: dict[Position, int] = {}
         """Entries delivered and not acknowledged, with their message counts; shared types only."""
@@ -81,11 +82,7 @@ class Consumer:
     @property
     def can_take(self) -> bool:
         """Whether another entry may be sent now."""
-        return (
-            self.permits > 0
-            and self.unacked_messages < limits.UNACKED_MESSAGES_PER_CONSUMER_MAX
-            and self.outlet.writable
-        )
+        return self.permits > 0 and not self._blocked and self.outlet.writable
 
     def entries_wanted(self) -> int:
         """How many entries its permits are worth, judged by the batches it got lately."""
@@ -117,6 +114,15 @@ class Consumer:
         self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
         self.outlet.write_out(parts)
 
+    def hold(self, position: Position, messages: int) -> None:
+        """An entry is sent that has to be acknowledged."""
+        self.pending[position] = messages
+        self.unacked_messages += messages
+        if self.unacked_messages >= limits.UNACKED_MESSAGES_PER_CONSUMER_MAX:
+            self._blocked = True
+
     def settle(self, messages: int) -> None:
         """Messages were acknowledged or taken back."""
         self.unacked_messages = max(0, self.unacked_messages - messages)
+        if self.unacked_messages <= limits.UNACKED_MESSAGES_PER_CONSUMER_MAX // 2:
+            self._blocked = False

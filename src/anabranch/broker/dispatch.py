@@ -58,6 +58,10 @@ class Dispatcher(Protocol):
         """Forget entries that a consumer is done with."""
         ...
 
+    def partly_acknowledged(self, consumer: Consumer, position: Position, left: int) -> None:
+        """Of a batch that a consumer holds so many messages are left."""
+        ...
+
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> bool:
         """Send entries (None: all) again; true if reading must start again at mark-delete."""
         ...
@@ -119,6 +123,9 @@ class ExclusiveDispatcher:
     def acknowledged(self, consumer: Consumer, positions: Iterable[Position]) -> None:
         """See `Dispatcher.acknowledged`; a single consumer's entries are not counted."""
 
+    def partly_acknowledged(self, consumer: Consumer, position: Position, left: int) -> None:
+        """See `Dispatcher.partly_acknowledged`; nor are its messages."""
+
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> bool:
         """See `Dispatcher.redeliver`. Single messages cannot be repeated without breaking order."""
         return True
@@ -179,8 +186,7 @@ class SharedDispatcher:
                     break
                 permits -= delivery.message_count
                 share.append(delivery)
-                consumer.pending[delivery.position] = delivery.message_count
-                consumer.unacked_messages += delivery.message_count
+                consumer.hold(delivery.position, delivery.message_count)
             if self._replay:
                 for delivery in share:
                     self.drop_replay(delivery.position)
@@ -216,6 +222,13 @@ class SharedDispatcher:
                 holder.settle(holder.pending.pop(position))
             elif self._replay:
                 self.drop_replay(position)
+
+    def partly_acknowledged(self, consumer: Consumer, position: Position, left: int) -> None:
+        """See `Dispatcher.partly_acknowledged`."""
+        holder = consumer if position in consumer.pending else self._holder(position)
+        if holder is not None and left < holder.pending[position]:
+            holder.settle(holder.pending[position] - left)
+            holder.pending[position] = left
 
     def _holder(self, position: Position) -> Consumer | None:
         for consumer in self.consumers:

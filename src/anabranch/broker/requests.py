@@ -1,19 +1,21 @@
-"""Requests of a client that are answered by one command: lookups, producers, subscriptions.
+"""Requests of a client that are answered by one command: lookups, producers, schemas.
+
+What consumers ask is served by `consuming.py`; here is how all of them come to be answered.
 
 Each is a coroutine run as a supervised task of the broker. What it raises becomes Pulsar's own
 kind of refusal for that command; anything outside the error tree is a bug and ends the process.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from anabranch.broker.consumer import Consumer
-from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES
+from anabranch.broker import consuming
+from anabranch.broker.claims import claim, release
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused, code_of
-from anabranch.errors import AlreadyClosed, AnabranchError, InvalidName, ProtocolError
-from anabranch.generated.pulsar_api_pb2 import BaseCommand, CommandSubscribe
-from anabranch.ids import Position, TopicName, check_subscription_name
+from anabranch.errors import AnabranchError, ProtocolError
+from anabranch.generated.pulsar_api_pb2 import BaseCommand
+from anabranch.ids import TopicName
 from anabranch.telemetry import get_logger
 from anabranch.wire import PROTOCOL_VERSION, Command, FeatureFlags, ServerError, refuse, replies
 
@@ -127,7 +129,7 @@ async def _open_producer(session: "Session", command: BaseCommand) -> None:
         raise Refused(ServerError.NotAllowedError, "only the Shared producer access mode is served")
     if request.initial_subscription_name:
         raise Refused(ServerError.NotAllowedError, "initial subscriptions are not served")
-    token = _claim(session, ("producer", producer_id))
+    token = claim(session, ("producer", producer_id))
     try:
         topic = await session.broker.topics.open(TopicName.parse(request.topic), create=True)
         schema_version = await session.broker.schemas.for_producer(
@@ -143,7 +145,7 @@ async def _open_producer(session: "Session", command: BaseCommand) -> None:
         )
         await topic.add_producer(producer)
     finally:
-        overtaken = not _release(session, ("producer", producer_id), token)
+        overtaken = not release(session, ("producer", producer_id), token)
     if overtaken:
         topic.remove_producer(producer)
         return
@@ -171,108 +173,6 @@ def _close_producer(session: "Session", command: BaseCommand) -> None:
 
     # Receipts of what was sent before the close come first, as the client expects.
     producer.after_pending(drained)
-
-
-# --- consumers -------------------------------------------------------------------------------
-
-
-async def _subscribe(session: "Session", command: BaseCommand) -> None:
-    request = command.subscribe
-    if request.consumer_id in session.consumers:
-        session.reply(replies.success(request.request_id))
-        return
-    name = _checked_subscription(request)
-    token = _claim(session, ("consumer", request.consumer_id))
-    try:
-        topic_name = TopicName.parse(request.topic)
-        topic = await session.broker.topics.open(topic_name, create=request.force_topic_creation)
-        if request.HasField("schema"):
-            await session.broker.schemas.for_consumer(topic, request.schema)
-        initial: Literal["latest", "earliest"] = "latest"
-        if request.initialPosition == CommandSubscribe.Earliest:
-            initial = "earliest"
-        properties = {pair.key: pair.value for pair in request.subscription_properties}
-        subscription = await topic.subscribe(name, initial=initial, properties=properties)
-        consumer = Consumer(
-            session,
-            consumer_id=request.consumer_id,
-            name=request.consumer_name or session.broker.new_consumer_name(),
-            priority=request.priority_level,
-            partition=topic_name.partition,
-            epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
-            disconnect=lambda: session.drop_consumer(request.consumer_id),
-        )
-        if request.subType == EXCLUSIVE:
-            for other in list(subscription.consumers):
-                if other.outlet is not session:
-                    await other.outlet.is_alive()
-        if topic.closed or session.closed or topic.subscriptions.get(name) is not subscription:
-            raise AlreadyClosed(f"{topic_name} or its subscription {name} was closed meanwhile")
-        subscription.add_consumer(consumer, request.subType)
-    finally:
-        overtaken = not _release(session, ("consumer", request.consumer_id), token)
-    if overtaken:
-        subscription.remove_consumer(consumer)
-        return
-    session.consumers[request.consumer_id] = (consumer, subscription, topic)
-    session.reply(replies.success(request.request_id))
-
-
-def _checked_subscription(request: CommandSubscribe) -> str:
-    if not request.durable:
-        raise Refused(ServerError.NotAllowedError, "non-durable subscriptions are not served")
-    if request.subType not in DISPATCHERS:
-        raise Refused(
-            ServerError.NotAllowedError,
-            f"{TYPE_NAMES[request.subType]} subscriptions are not served",
-        )
-    if request.read_compacted and request.subType != EXCLUSIVE:
-        raise Refused(
-            ServerError.NotAllowedError, "read_compacted is for single-active subscriptions only"
-        )
-    try:
-        return check_subscription_name(request.subscription)
-    except InvalidName as error:
-        # Pulsar answers a bad subscription name with this code, which clients do not retry.
-        raise Refused(ServerError.ProducerBusy, str(error)) from error
-
-
-def _close_consumer(session: "Session", command: BaseCommand) -> None:
-    request = command.close_consumer
-    session.creating.pop(("consumer", request.consumer_id), None)
-    opened = session.consumers.pop(request.consumer_id, None)
-    if opened is not None:
-        consumer, subscription, _ = opened
-        subscription.remove_consumer(consumer)
-    session.reply(replies.success(request.request_id))
-
-
-async def _unsubscribe(session: "Session", command: BaseCommand) -> None:
-    request = command.unsubscribe
-    opened = session.consumers.get(request.consumer_id)
-    if opened is None:
-        raise Refused(ServerError.MetadataError, f"Consumer {request.consumer_id} is not open")
-    consumer, subscription, topic = opened
-    topic.detach_for_unsubscribe(subscription, consumer, request.force)
-    del session.consumers[request.consumer_id]
-    try:
-        await topic.delete_subscription(subscription)
-    except AnabranchError:
-        # The client keeps its consumer when it is refused: tell it that there is none any more.
-        session.reply(replies.close_consumer(request.consumer_id))
-        raise
-    session.reply(replies.success(request.request_id))
-
-
-def _redeliver(session: "Session", command: BaseCommand) -> None:
-    request = command.redeliverUnacknowledgedMessages
-    opened = session.consumers.get(request.consumer_id)
-    if opened is None:
-        return
-    consumer, subscription, _ = opened
-    positions = [Position(place.ledgerId, place.entryId) for place in request.message_ids]
-    epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
-    subscription.redeliver(consumer, positions or None, epoch)
 
 
 # --- schemas and the rest --------------------------------------------------------------------
@@ -305,38 +205,23 @@ def _second_connect(session: "Session", command: BaseCommand) -> None:
     raise ProtocolError("CONNECT on a connection that is connected")
 
 
-def _claim(session: "Session", key: tuple[str, int]) -> object:
-    if key in session.creating:
-        kind, number = key
-        raise Refused(ServerError.ServiceNotReady, f"{kind} {number} is already being opened")
-    token = object()
-    session.creating[key] = token
-    return token
-
-
-def _release(session: "Session", key: tuple[str, int], token: object) -> bool:
-    """Give the claim back; false if the client closed it or went away meanwhile."""
-    if session.creating.get(key) is token:
-        del session.creating[key]
-        return not session.closed
-    return False
-
-
 _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
     BaseCommand.CONNECT: _second_connect,
     BaseCommand.PING: _ping,
     BaseCommand.PONG: _pong,
     BaseCommand.CLOSE_PRODUCER: _close_producer,
-    BaseCommand.CLOSE_CONSUMER: _close_consumer,
-    BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _redeliver,
+    BaseCommand.CLOSE_CONSUMER: consuming.close_consumer,
+    BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: consuming.redeliver,
 }
 
 _REQUESTS: Final[dict[int, Handler]] = {
     BaseCommand.PARTITIONED_METADATA: _partition_metadata,
     BaseCommand.LOOKUP: _lookup,
     BaseCommand.PRODUCER: _open_producer,
-    BaseCommand.SUBSCRIBE: _subscribe,
-    BaseCommand.UNSUBSCRIBE: _unsubscribe,
+    BaseCommand.SUBSCRIBE: consuming.subscribe,
+    BaseCommand.UNSUBSCRIBE: consuming.unsubscribe,
+    BaseCommand.SEEK: consuming.seek,
+    BaseCommand.GET_LAST_MESSAGE_ID: consuming.get_last_message_id,
     BaseCommand.GET_SCHEMA: _get_schema,
     BaseCommand.GET_OR_CREATE_SCHEMA: _get_or_create_schema,
 }

@@ -13,11 +13,12 @@ from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES, Dispat
 from anabranch.broker.refusals import Refused
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
-from anabranch.ids import Position
+from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.store import Entry
-from anabranch.managed_ledger import Cursor, ManagedLedger
+from anabranch.managed_ledger import Cursor, ManagedLedger, newest_matching
+from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
-from anabranch.wire import CUMULATIVE, Ack, ServerError, read_metadata
+from anabranch.wire import CUMULATIVE, Ack, ServerError, publish_time_ms, read_metadata
 
 
 class Subscription:
@@ -32,6 +33,7 @@ class Subscription:
         visibility: Visibility,
         tasks: Tasks,
         on_failure: Callable[[Exception], None],
+        on_abandoned: Callable[["Subscription"], None],
     ) -> None:
         self.name = name
         self.cursor = cursor
@@ -39,12 +41,16 @@ class Subscription:
         self._visibility = visibility
         self._tasks = tasks
         self._on_failure = on_failure
+        self._on_abandoned = on_abandoned
         self._dispatcher: Dispatcher | None = None
         self._read_position = ledger.next_position(cursor.mark_delete)
         self._reading = False
         self._resting = False
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
+        self._seeking = False
+        self._awaited: asyncio.TimerHandle | None = None
+        """Until it fires, consumers that a seek closed are expected back."""
 
     # --- consumers ---------------------------------------------------------------------------
 
@@ -73,6 +79,7 @@ class Subscription:
         dispatcher = DISPATCHERS[type_number]()
         dispatcher.add(consumer)
         self._dispatcher = dispatcher
+        self._stop_awaiting()
         self._rewind()
 
     def remove_consumer(self, consumer: Consumer) -> None:
@@ -80,6 +87,21 @@ class Subscription:
         if self._dispatcher is not None and self._dispatcher.remove(consumer):
             self._rewind()
         self.wake()
+        self.end_if_abandoned()
+
+    def end_if_abandoned(self) -> None:
+        """Give a subscription that is not durable up once nobody is attached or awaited."""
+        if not (self.cursor.is_durable or self.consumers or self._seeking or self._awaited):
+            self._on_abandoned(self)
+
+    def _stop_awaiting(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _await_no_longer(self) -> None:
+        self._awaited = None
+        self.end_if_abandoned()
 
     def _rewind(self) -> None:
         self._generation += 1
@@ -99,7 +121,7 @@ class Subscription:
         if self._dispatcher is None:
             return
         if epoch is not None:
-            consumer.epoch = epoch
+            consumer.epoch = max(epoch, consumer.epoch or 0)
         if self._dispatcher.redeliver(consumer, positions):
             self._rewind()
         self.wake()
@@ -121,10 +143,67 @@ class Subscription:
                 position = Position(acked.ledger_id, acked.entry_id)
                 if not acked.ack_set or self.cursor.acknowledge_batch(position, acked.ack_set):
                     whole.append(position)
+                elif pending := self.cursor.pending_bits(position):
+                    dispatcher.partly_acknowledged(consumer, position, _bit_count(pending))
             self.cursor.acknowledge(whole)
             dispatcher.acknowledged(consumer, whole)
         # Somebody else may have held it, and may be able to take more now.
         self.wake()
+
+    # --- seeking -----------------------------------------------------------------------------
+
+    async def seek(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+        """Go on from a position, durably; of a batch there only with the messages of a set.
+
+        Raises:
+            Refused: if a seek is under way.
+            InputError: if the set is larger than any batch can be; nothing was changed.
+        """
+        self._begin_seek()
+        try:
+            self._move(position, ack_set)
+            await self.cursor.flushed()
+        finally:
+            self._seeking = False
+
+    async def seek_to_time(self, time_ms: int) -> None:
+        """Go on with the first entry that was published at or after a time, durably.
+
+        Raises:
+            Refused: if a seek is under way.
+        """
+        self._begin_seek()
+        try:
+            earlier = await newest_matching(
+                self._ledger,
+                self._visibility.last_readable(),
+                lambda entry: _is_published_before(entry, time_ms),
+            )
+            self._move(self._ledger.next_position(EARLIEST if earlier is None else earlier))
+            await self.cursor.flushed()
+        finally:
+            self._seeking = False
+
+    def _begin_seek(self) -> None:
+        if self._seeking:
+            raise Refused(ServerError.UnknownError, f"a seek of {self.name} is under way")
+        self._seeking = True
+
+    def _move(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+        """Move the cursor and send everybody away: what is in their queues is of before."""
+        self.cursor.reset(position, ack_set)
+        consumers = list(self.consumers)
+        for consumer in consumers:
+            assert self._dispatcher is not None
+            self._dispatcher.remove(consumer)
+        self._rewind()
+        if consumers:
+            self._stop_awaiting()
+            self._awaited = asyncio.get_running_loop().call_later(
+                limits.RETURN_AFTER_SEEK_S_MAX, self._await_no_longer
+            )
+        for consumer in consumers:
+            consumer.disconnect()
 
     # --- reading and sending -----------------------------------------------------------------
 
@@ -242,11 +321,22 @@ class Subscription:
         ack_set = cursor.pending_bits(position)
         messages = max(1, metadata.message_count)
         if ack_set is not None:
-            messages = sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in ack_set)
+            messages = _bit_count(ack_set)
         assert self._dispatcher is not None
         return Delivery(
             position, entry.payload, messages, self._dispatcher.redelivery_count(position), ack_set
         )
+
+
+def _is_published_before(entry: Buffer, time_ms: int) -> bool:
+    try:
+        return publish_time_ms(entry) < time_ms
+    except ProtocolError:
+        return False  # what nobody can read is not passed over
+
+
+def _bit_count(words: Sequence[int]) -> int:
+    return sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in words)
 
 
 def _leading_run(positions: list[Position]) -> list[Position]:

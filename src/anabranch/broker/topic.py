@@ -5,22 +5,31 @@ it: the topic closes, its clients are told to come back, and the next one to ask
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from anabranch import limits
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.visibility import Visibility, WholeLog
-from anabranch.errors import AlreadyClosed, AnabranchError, Terminated
-from anabranch.ids import Position, TopicName
+from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Terminated
+from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
-from anabranch.wire import ServerError
+from anabranch.wire import ServerError, read_metadata
 
 PublishDone = Callable[[Position | None, Exception | None], None]
+
+
+class LastMessage(NamedTuple):
+    """Where a topic ends for now; EARLIEST if it has no message."""
+
+    position: Position
+    batch_index: int
+    """Of the last message in its batch, -1 if it is in none."""
 
 
 class Topic:
@@ -98,7 +107,11 @@ class Topic:
         initial: Literal["latest", "earliest"],
         properties: dict[str, str],
     ) -> Subscription:
-        """Return the subscription, creating it durably if there is none."""
+        """Return the durable subscription, creating it if there is none.
+
+        Raises:
+            Refused: if there is one of that name that is not durable.
+        """
         subscription = self.subscriptions.get(name)
         if subscription is None:
             cursor = await self.ledger.open_cursor(
@@ -109,7 +122,36 @@ class Topic:
             if subscription is None:
                 subscription = self._new_subscription(name, cursor)
                 self.subscriptions[name] = subscription
+        if not subscription.cursor.is_durable:
+            raise Refused(
+                ServerError.NotAllowedError,
+                "NonDurable subscription with the same name already exists.",
+            )
         return subscription
+
+    def read_from(self, name: str, start: Literal["latest", "earliest"] | Position) -> Subscription:
+        """Create a subscription that lasts as long as somebody is attached; nothing is stored."""
+        assert name not in self.subscriptions, f"{self.name} has a subscription {name}"
+        cursor = self.ledger.transient_cursor(name, initial=start)
+        subscription = self.subscriptions[name] = self._new_subscription(name, cursor)
+        return subscription
+
+    async def last_message(self) -> LastMessage:
+        """The last message that can be read."""
+        position = self.visibility.last_readable()
+        while self.ledger.entries_between(EARLIEST, position):
+            entries = await self.ledger.read(position, 1, limits.READ_BATCH_BYTES_MAX)
+            if not entries or Position(entries[0].ledger_id, entries[0].entry_id) != position:
+                break  # trimmed meanwhile
+            try:
+                metadata = read_metadata(entries[0].payload)
+            except ProtocolError:
+                return LastMessage(position, -1)  # delivered as it is, and so it counts
+            if not self.visibility.hides(position, metadata):
+                batch = metadata.num_messages_in_batch
+                return LastMessage(position, -1 if batch is None else batch - 1)
+            position = self.ledger.previous_position(position)
+        return LastMessage(EARLIEST, -1)
 
     def detach_for_unsubscribe(
         self, subscription: Subscription, consumer: Consumer, force: bool
@@ -133,6 +175,9 @@ class Topic:
 
     async def delete_subscription(self, subscription: Subscription) -> None:
         """Delete a subscription durably; if that fails the topic is opened anew, with it."""
+        if not subscription.cursor.is_durable:
+            self._abandoned(subscription)
+            return
         try:
             await self.ledger.delete_cursor(subscription.name)
         except AnabranchError as error:
@@ -147,7 +192,13 @@ class Topic:
             visibility=self.visibility,
             tasks=self._tasks,
             on_failure=self.fail,
+            on_abandoned=self._abandoned,
         )
+
+    def _abandoned(self, subscription: Subscription) -> None:
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+        self.ledger.release_cursor(subscription.cursor)
 
     def _wake_subscriptions(self) -> None:
         for subscription in self.subscriptions.values():
@@ -169,7 +220,7 @@ class Topic:
         for producer in list(self.producers.values()):
             producer.disconnect()
         self.producers.clear()
-        for subscription in self.subscriptions.values():
+        for subscription in list(self.subscriptions.values()):
             for consumer in list(subscription.consumers):
                 subscription.remove_consumer(consumer)
                 consumer.disconnect()

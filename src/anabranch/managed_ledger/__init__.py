@@ -1,6 +1,7 @@
 """Ledger chains, cursors, retention, entry cache, ledger ids, schema storage."""
 
 from anabranch.managed_ledger.cursor import Cursor
+from anabranch.managed_ledger.entry_search import newest_matching
 from anabranch.managed_ledger.environment import ManagedLedgerConfig
 from anabranch.managed_ledger.factory import ManagedLedgers
 from anabranch.managed_ledger.ledger import ManagedLedger
@@ -17,4 +18,5 @@ __all__ = [
     "SchemaInfo",
     "SchemaStorage",
     "StoredSchema",
+    "newest_matching",
 ]

@@ -34,6 +34,14 @@ def words_of_bits(bits: int) -> tuple[int, ...]:
     return tuple(words)
 
 
+def _check_ack_set(position: Position, ack_set: Sequence[int]) -> None:
+    if len(ack_set) > limits.ACK_SET_WORDS_MAX:
+        raise InputError(
+            f"ack set of {position} has {len(ack_set)} words; "
+            f"at most {limits.ACK_SET_WORDS_MAX} are allowed"
+        )
+
+
 class Acknowledged:
     """The acknowledgements of one subscription on one chain."""
 
@@ -90,11 +98,7 @@ class Acknowledged:
             return True, False
         if not self._chain.contains(position):
             return False, False
-        if len(ack_set) > limits.ACK_SET_WORDS_MAX:
-            raise InputError(
-                f"ack set of {position} has {len(ack_set)} words; "
-                f"at most {limits.ACK_SET_WORDS_MAX} are allowed"
-            )
+        _check_ack_set(position, ack_set)
         batches = self._batches.setdefault(position.ledger_id, {})
         before = batches.get(position.entry_id)
         pending = bits_of_words(ack_set) if before is None else before & bits_of_words(ack_set)
@@ -133,13 +137,22 @@ class Acknowledged:
             changed = True
         return changed
 
-    def reset(self, position: Position) -> None:
-        """Forget every acknowledgement and continue with `position`, wherever it lies."""
+    def reset(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+        """Forget every acknowledgement and continue with `position`, wherever it lies.
+
+        Of a batch there only those messages are pending whose bit is 1; of all if there is no set.
+
+        Raises:
+            InputError: if the set is larger than any batch can be; nothing was changed.
+        """
+        _check_ack_set(position, ack_set)
         end = self._chain.next_position(self._chain.last_confirmed)
         self.mark_delete = self._chain.previous_position(min(position, end))
         self._ranges.clear()
         self._batches.clear()
         self._count = 0
+        if ack_set:
+            self.acknowledge_batch(position, ack_set)
 
     def forget_trimmed(self) -> None:
         """Drop what is known of ledgers that are no longer in the chain."""

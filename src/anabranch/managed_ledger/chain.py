@@ -194,6 +194,12 @@ class Chain:
         rank = self.rank(Position(position.ledger_id, position.entry_id - 1))
         return self._position_at(rank - 1) if rank else self._bottom()
 
+    def position_after(self, position: Position, count: int) -> Position:
+        """The entry that comes `count` entries after a position; there must be as many."""
+        rank = self.rank(position) + count
+        assert 0 < rank <= self.total, f"there are no {count} entries after {position}"
+        return self._position_at(rank - 1)
+
     def first_position(self) -> Position:
         """The oldest entry that is kept, or where the first one will be."""
         return self.next_position(EARLIEST)

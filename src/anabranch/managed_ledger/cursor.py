@@ -108,6 +108,11 @@ class Cursor:
     # --- changes ------------------------------------------------------------------------------
 
     @property
+    def is_durable(self) -> bool:
+        """Whether it is stored, and so holds back trimming; one in memory does neither."""
+        return self._stored is not None
+
+    @property
     def mark_delete(self) -> Position:
         """Everything at or before it is acknowledged."""
         return self._state.mark_delete
@@ -139,9 +144,15 @@ class Cursor:
         if self._state.acknowledge_cumulative(position, ack_set):
             self._changed()
 
-    def reset(self, position: Position) -> None:
-        """Continue with `position` as if nothing from there on had been acknowledged."""
-        self._state.reset(position)
+    def reset(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+        """Continue with `position` as if nothing from there on had been acknowledged.
+
+        Of a batch there only the messages whose bit is 1 in `ack_set`, if there is one.
+
+        Raises:
+            InputError: if the set is larger than any batch can be; nothing was changed.
+        """
+        self._state.reset(position, ack_set)
         self._changed()
 
     def forget_trimmed(self) -> None:

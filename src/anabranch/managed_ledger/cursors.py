@@ -34,7 +34,7 @@ Initial = Literal["latest", "earliest"] | Position
 class Cursors:
     """The cursors of one managed ledger by name. Not to be used by two calls at once."""
 
-    __slots__ = ("_chain", "_env", "_hooks", "_owner", "by_name")
+    __slots__ = ("_chain", "_env", "_hooks", "_owner", "_transient", "by_name")
 
     def __init__(
         self, owner: OwnedNode, chain: Chain, env: Environment, hooks: CursorHooks
@@ -44,6 +44,7 @@ class Cursors:
         self._env = env
         self._hooks = hooks
         self.by_name: dict[str, Cursor] = {}
+        self._transient: list[Cursor] = []
 
     async def load(self) -> None:
         """Take over every stored cursor.
@@ -96,9 +97,22 @@ class Cursors:
         self.by_name[name] = cursor
         return cursor
 
-    def transient(self, name: str, initial: Initial) -> Cursor:
+    def transient(self, name: str, *, initial: Initial = "latest") -> Cursor:
         """Return a cursor that is kept in memory only and does not hold back trimming."""
-        return Cursor(name, self._new_state(initial), None, self._hooks)
+        cursor = Cursor(name, self._new_state(initial), None, self._hooks)
+        self._transient.append(cursor)
+        return cursor
+
+    def release(self, cursor: Cursor) -> None:
+        """Forget a cursor that is kept in memory only; no error if it is forgotten."""
+        assert not cursor.is_durable, f"cursor {cursor.name} is stored and can only be deleted"
+        if cursor in self._transient:
+            self._transient.remove(cursor)
+
+    def forget_trimmed(self) -> None:
+        """Drop what the cursors know of ledgers that are no longer in the chain."""
+        for cursor in (*self.by_name.values(), *self._transient):
+            cursor.forget_trimmed()
 
     async def delete(self, name: str) -> None:
         """Remove a cursor durably.

@@ -55,6 +55,7 @@ class ManagedLedger:
         self.next_position = opened.chain.next_position
         self.previous_position = opened.chain.previous_position
         self.first_position = opened.chain.first_position
+        self.position_after = opened.chain.position_after
         self.entries_between = opened.chain.entries_between
         self._cached = env.cache.topic()
         self._reader = EntryReader(self.name, self._published, self._cached, env.ledgers)
@@ -75,6 +76,8 @@ class ManagedLedger:
         )
         hooks = CursorHooks(self._spawn, self._fail, self._cursor_moved)
         self._cursors = Cursors(opened.node, opened.chain, env, hooks)
+        self.transient_cursor = self._cursors.transient
+        self.release_cursor = self._cursors.release
         if opened.writer is None:
             self._appender.refuse(self._terminated_error())
         else:
@@ -274,10 +277,6 @@ class ManagedLedger:
             lambda: self._cursors.open(name, initial, properties or {}, cursor_properties or {})
         )
 
-    def transient_cursor(self, name: str, *, initial: Initial = "latest") -> Cursor:
-        """Return a cursor that is kept in memory only and does not hold back trimming."""
-        return self._cursors.transient(name, initial)
-
     async def delete_cursor(self, name: str) -> None:
         """Remove a cursor durably; what only it held back is trimmed.
 
@@ -308,8 +307,7 @@ class ManagedLedger:
             return 0
         removed = await self._published.unlink_oldest(count)
         self._reader.forget_below(self._chain.lowest_id)
-        for cursor in self._cursors.by_name.values():
-            cursor.forget_trimmed()
+        self._cursors.forget_trimmed()
         for ledger_id in removed:
             await discard_ledger(self._env.ledgers, ledger_id)
         return count

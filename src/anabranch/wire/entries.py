@@ -105,6 +105,18 @@ def read_metadata(entry: Buffer) -> EntryMetadata:
     return EntryMetadata(parse_message_metadata(bytes(entry[start:end])))
 
 
+def publish_time_ms(entry: Buffer) -> int:
+    """When the entry was published: by the broker's clock if it said so, else by the producer's.
+
+    Raises:
+        ProtocolError: if the entry or its metadata is malformed.
+    """
+    from_broker = broker_metadata(entry)
+    if from_broker is not None and from_broker.HasField("broker_timestamp"):
+        return from_broker.broker_timestamp
+    return read_metadata(entry).publish_time
+
+
 def payload_of(entry: Buffer) -> memoryview:
     """The payload, still compressed and encrypted if the producer made it so.
 

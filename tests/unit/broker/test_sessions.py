@@ -111,8 +111,6 @@ async def test_what_came_before_a_broken_frame_is_served() -> None:
 @pytest.mark.parametrize(
     ("command", "field"),
     [
-        (requests.last_message_id(1, 9), "error"),
-        (requests.seek(1, 9, pb.MessageIdData(ledgerId=1, entryId=1)), "error"),
         (requests.topics_of_namespace("public/default", 9), "error"),
         (requests.consumer_stats(1, 9), "consumerStatsResponse"),
         (pb.BaseCommand(type=pb.BaseCommand.NEW_TXN, newTxn=pb.CommandNewTxn(request_id=9)),
@@ -137,7 +135,6 @@ async def test_commands_not_served_are_refused_with_pulsars_own_error(
     [
         ({"sub_type": 2}, ServerError.NotAllowedError),
         ({"sub_type": 3}, ServerError.NotAllowedError),
-        ({"durable": False}, ServerError.NotAllowedError),
         ({"sub_type": 1, "read_compacted": True}, ServerError.NotAllowedError),
     ],
 )
@@ -286,8 +283,8 @@ async def test_an_extension_serves_what_the_broker_does_not() -> None:
     served: list[int] = []
 
     def handler(session: Session, command: BaseCommand) -> None:
-        served.append(command.getLastMessageId.request_id)
-        session.reply(replies.success(command.getLastMessageId.request_id))
+        served.append(command.consumerStats.request_id)
+        session.reply(replies.success(command.consumerStats.request_id))
 
     class Observer:
         def topic_opened(self, topic: object) -> None:
@@ -297,11 +294,11 @@ async def test_an_extension_serves_what_the_broker_does_not() -> None:
             served.append(2)
 
     extensions = Extensions(observers=[Observer()])
-    extensions.serve(BaseCommand.GET_LAST_MESSAGE_ID, handler)
+    extensions.serve(BaseCommand.CONSUMER_STATS, handler)
     async with running_broker(extensions=extensions) as broker:
         wire = await Wire(broker).connect()
         await wire.producer()
-        answer = await wire.ask(requests.last_message_id(1, 42))
+        answer = await wire.ask(requests.consumer_stats(1, 42))
         assert answer.success.request_id == 42
     assert served == [1, 42, 2]
 

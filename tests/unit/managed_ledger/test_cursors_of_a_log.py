@@ -347,6 +347,7 @@ async def test_transient_cursor_is_not_stored_and_holds_nothing_back(
     ledger.retention = type(ledger.retention)()
     await ledger.trim()
     assert reader.next_unacknowledged(EARLIEST) == positions[20]
-    reader.forget_trimmed()
     assert reader.backlog() == 5
+    ledger.release_cursor(reader)
+    ledger.release_cursor(reader)
     assert (await world.open(SMALL)).cursors == {}

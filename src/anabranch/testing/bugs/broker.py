@@ -1,13 +1,16 @@
 """Planted bugs of `anabranch.broker`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.dispatch import SharedDispatcher
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.topic import LastMessage, Topic
 from anabranch.ids import Position
 from anabranch.managed_ledger import Cursor
+from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
+from anabranch.wire import BaseCommand, MessageIdData, publish_time_ms
 
 
 @planted("read_outlives_rewind", target="anabranch.broker.subscription:Subscription._read")
@@ -34,3 +37,73 @@ def leaver_takes_its_messages_along(self: SharedDispatcher, consumer: Consumer) 
 def ack_answered_before_durable(self: Cursor, done: Callable[[Exception | None], None]) -> None:
     """An acknowledgement is answered while it is only in memory."""
     done(None)
+
+
+@planted("readers_start_at_the_end", target="anabranch.broker.topic:Topic.read_from")
+def readers_start_at_the_end(self: Topic, name: str, start: str | Position) -> Subscription:
+    """Wherever a reader wants to begin, it sees new messages only."""
+    del start
+    found: Subscription = original("readers_start_at_the_end")(self, name, "latest")
+    return found
+
+
+@planted("readers_start_at_the_front", target="anabranch.broker.topic:Topic.read_from")
+def readers_start_at_the_front(self: Topic, name: str, start: str | Position) -> Subscription:
+    """Wherever a reader wants to begin, it sees the whole topic."""
+    del start
+    found: Subscription = original("readers_start_at_the_front")(self, name, "earliest")
+    return found
+
+
+@planted("start_is_skipped", target="anabranch.broker.topic:Topic.read_from")
+def start_is_skipped(self: Topic, name: str, start: str | Position) -> Subscription:
+    """A reader begins after the entry that it named, which may be half read."""
+    if isinstance(start, Position):
+        start = self.ledger.next_position(start)
+    found: Subscription = original("start_is_skipped")(self, name, start)
+    return found
+
+
+@planted("seek_goes_too_far", target="anabranch.broker.subscription:Subscription.seek")
+async def seek_goes_too_far(
+    self: Subscription, position: Position, ack_set: Sequence[int] = ()
+) -> None:
+    """A seek passes over the very entry that was named."""
+    await original("seek_goes_too_far")(self, self._ledger.next_position(position), ack_set)
+
+
+@planted("seek_moves_the_caller_alone", target="anabranch.broker.subscription:Subscription._rewind")
+def seek_moves_the_caller_alone(self: Subscription) -> None:
+    """Reading goes on where it was although the cursor has moved."""
+    self._generation += 1
+
+
+@planted("time_is_passed_over", target="anabranch.broker.subscription:_is_published_before")
+def time_is_passed_over(entry: Buffer, time_ms: int) -> bool:
+    """A message published at the very time of a seek counts as one from before."""
+    return publish_time_ms(entry) <= time_ms
+
+
+@planted("mark_delete_is_left_out", target="anabranch.wire.replies:last_message_id")
+def mark_delete_is_left_out(
+    request_id: int, last: MessageIdData, mark_delete: MessageIdData | None = None
+) -> BaseCommand:
+    """A client that starts at the end is not told where that was."""
+    del mark_delete
+    answer: BaseCommand = original("mark_delete_is_left_out")(request_id, last)
+    return answer
+
+
+@planted("a_batch_ends_at_its_entry", target="anabranch.broker.topic:Topic.last_message")
+async def a_batch_ends_at_its_entry(self: Topic) -> LastMessage:
+    """The last message of a batch is named without its place in it."""
+    last: LastMessage = await original("a_batch_ends_at_its_entry")(self)
+    return last._replace(batch_index=-1)
+
+
+@planted(
+    "reader_leaves_its_place",
+    target="anabranch.broker.subscription:Subscription.end_if_abandoned",
+)
+def reader_leaves_its_place(self: Subscription) -> None:
+    """What a reader had read is remembered after it went away."""

@@ -1,0 +1,39 @@
+"""Finding an entry by what it says, in a log that grows at one end and is trimmed at the other."""
+
+from collections.abc import Callable
+
+from anabranch import limits
+from anabranch.ids import EARLIEST, Position
+from anabranch.managed_ledger.ledger import ManagedLedger
+from anabranch.runtime.network import Buffer
+
+
+async def newest_matching(
+    ledger: ManagedLedger, up_to: Position, matches: Callable[[Buffer], bool]
+) -> Position | None:
+    """Find the last entry that matches, where those that match come before those that do not.
+
+    A binary search: one read for each doubling of the log. Where the order is broken, as publish
+    times of several producers are, the answer is one of the places where matching ends.
+
+    Returns:
+        Its position, or None if no entry up to `up_to` matches.
+
+    Raises:
+        AlreadyClosed: if the managed ledger is closed meanwhile.
+        StorageError: if an entry cannot be read.
+    """
+    below, top, found = EARLIEST, up_to, None
+    while count := ledger.entries_between(below, top):
+        middle = ledger.position_after(below, (count + 1) // 2)
+        entries = await ledger.read(middle, 1, limits.READ_BATCH_BYTES_MAX)
+        if not entries:
+            return found
+        # If it was trimmed meanwhile so was everything before it, and this is the oldest entry.
+        entry = entries[0]
+        position = Position(entry.ledger_id, entry.entry_id)
+        if position <= top and matches(entry.payload):
+            below = found = position
+        else:
+            top = ledger.previous_position(min(position, top))
+    return found
