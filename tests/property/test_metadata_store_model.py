@@ -20,8 +20,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from anabranch.errors import AnabranchError, BadVersion, NotEmpty, NotFound
+from anabranch.errors import AnabranchError, BadVersion, Fenced, InputError, NotEmpty, NotFound
 from anabranch.metadata.embedded import EmbeddedStore
+from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import (
     ABSENT,
@@ -29,10 +30,12 @@ from anabranch.metadata.store import (
     Delete,
     EventKind,
     Expected,
+    Guard,
     MetadataStore,
     Operation,
     Put,
     Revision,
+    SessionEvent,
     Stat,
     Version,
 )
@@ -56,6 +59,8 @@ class Known:
     value: bytes
     version: Version
     revision: Revision
+    ephemeral: bool = False
+    next_sequence: int = 0
 
 
 class MetadataModel(RuleBasedStateMachine):
@@ -68,7 +73,7 @@ class MetadataModel(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.nodes: dict[str, Known] = {}
-        self.store: MetadataStore
+        self.store: LocalHandle
         self.seen = Revision(0, 0)
         self.changes = 0
         self.changes_seen = 0
@@ -76,7 +81,7 @@ class MetadataModel(RuleBasedStateMachine):
     def wait_for(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(coroutine)
 
-    async def open(self) -> MetadataStore:
+    async def open(self) -> LocalHandle:
         return MemoryStore(real_runtime().clock)
 
     @initialize()
@@ -95,6 +100,11 @@ class MetadataModel(RuleBasedStateMachine):
 
     def predicted(self, operation: Operation) -> type[AnabranchError] | None:
         node = self.nodes.get(operation.path)
+        guard = operation.guard
+        if guard is not None and (
+            guard.path not in self.nodes or self.nodes[guard.path].version != guard.version
+        ):
+            return Fenced
         if node is None and isinstance(operation, Delete):
             return NotFound
         expected = operation.expected
@@ -104,6 +114,10 @@ class MetadataModel(RuleBasedStateMachine):
             return BadVersion
         if isinstance(operation, Delete) and self.has_children(operation.path):
             return NotEmpty
+        parts = operation.path.split("/")
+        above = ["/".join(parts[:depth]) for depth in range(2, len(parts))]
+        if any(path in self.nodes and self.nodes[path].ephemeral for path in above):
+            return InputError
         return None
 
     def check(self, operation: Operation, outcome: object) -> list[Version]:
@@ -118,14 +132,24 @@ class MetadataModel(RuleBasedStateMachine):
             self.changes += 1
             return []
         assert isinstance(outcome, Stat)
-        assert outcome.path == operation.path
-        parts = operation.path.split("/")[1:]
+        path = operation.path
+        parts = path.split("/")[1:]
         for depth in range(1, len(parts)):
             self.imply("/" + "/".join(parts[:depth]))
-        before = self.nodes.get(operation.path)
+        if operation.sequential:
+            parent = self.nodes[path[: path.rindex("/")]]
+            path = f"{path}{parent.next_sequence:010}"
+            parent.next_sequence += 1
+        assert outcome.path == path
+        before = self.nodes.get(path)
         assert before is None or outcome.version != before.version
         assert all(known.revision < outcome.revision for known in self.nodes.values())
-        self.nodes[operation.path] = Known(operation.value, outcome.version, outcome.revision)
+        ephemeral = operation.ephemeral if before is None else before.ephemeral
+        assert (outcome.ephemeral, outcome.created_by_self) == (ephemeral, ephemeral)
+        sequence = 0 if before is None else before.next_sequence
+        self.nodes[path] = Known(
+            operation.value, outcome.version, outcome.revision, ephemeral, sequence
+        )
         self.changes += 1
         return [outcome.version]
 
@@ -145,6 +169,40 @@ class MetadataModel(RuleBasedStateMachine):
     @rule(target=versions, path=PATHS, value=VALUES, expected=versions)
     def put_if(self, path: str, value: bytes, expected: Version) -> Any:
         return self.write(Put(path, value, expected))
+
+    @rule(target=versions, path=PATHS, value=VALUES, expected=st.sampled_from([ANY, ABSENT]))
+    def put_ephemeral(self, path: str, value: bytes, expected: Expected) -> Any:
+        return self.write(Put(path, value, expected, ephemeral=True))
+
+    @rule(target=versions, parent=PATHS, value=VALUES, ephemeral=st.booleans())
+    def put_sequential(self, parent: str, value: bytes, ephemeral: bool) -> Any:
+        return self.write(Put(f"{parent}/s-", value, ANY, ephemeral, sequential=True))
+
+    @rule(target=versions, path=PATHS, guarding=PATHS, value=VALUES, version=versions)
+    def put_guarded(self, path: str, guarding: str, value: bytes, version: Version) -> Any:
+        return self.write(Put(path, value, guard=Guard(guarding, version)))
+
+    @rule(path=PATHS, guarding=PATHS, version=versions)
+    def delete_guarded(self, path: str, guarding: str, version: Version) -> None:
+        self.write(Delete(path, guard=Guard(guarding, version)))
+
+    @rule()
+    def lose_the_session(self) -> None:
+        async def lose() -> None:
+            events = self.store.session_events()
+            await self.store.end_session(self.store.session)
+            async with asyncio.timeout(10):
+                assert await anext(events) is SessionEvent.SESSION_LOST
+                assert await anext(events) is SessionEvent.SESSION_REESTABLISHED
+
+        self.wait_for(lose())
+        self.session_is_over()
+
+    def session_is_over(self) -> None:
+        doomed = [path for path, known in self.nodes.items() if known.ephemeral]
+        for path in doomed:
+            del self.nodes[path]
+            self.changes += 1
 
     @rule(path=PATHS, expected=st.sampled_from([ANY, ABSENT]))
     def delete(self, path: str, expected: Expected) -> None:
@@ -222,15 +280,22 @@ class MetadataModel(RuleBasedStateMachine):
                 known.version,
                 known.revision,
             )
-        self.store._tree.validate()  # type: ignore[attr-defined]
+        self.store._backing.machine.validate()
 
 
 async def _gathered(store: MetadataStore, operation: Operation) -> list[Any]:
     """A single call's result or error, so that both can be compared with a prediction."""
     if isinstance(operation, Put):
-        call: Any = store.put(operation.path, operation.value, operation.expected)
+        call: Any = store.put(
+            operation.path,
+            operation.value,
+            operation.expected,
+            ephemeral=operation.ephemeral,
+            sequential=operation.sequential,
+            guard=operation.guard,
+        )
     else:
-        call = store.delete(operation.path, operation.expected)
+        call = store.delete(operation.path, operation.expected, guard=operation.guard)
     return list(await asyncio.gather(call, return_exceptions=True))
 
 
@@ -241,12 +306,13 @@ class EmbeddedModel(MetadataModel):
         super().__init__()
         self.folder = tempfile.mkdtemp()
 
-    async def open(self) -> MetadataStore:
+    async def open(self) -> LocalHandle:
         return await EmbeddedStore.open(real_runtime(), f"{self.folder}/store")
 
     @rule()
     def restart(self) -> None:
         self.wait_for(self.store.close())
+        self.session_is_over()
         self.store = self.wait_for(self.open())
 
     def teardown(self) -> None:
@@ -259,7 +325,7 @@ class EmbeddedSnapshotModel(EmbeddedModel):
 
     history_is_whole = False
 
-    async def open(self) -> MetadataStore:
+    async def open(self) -> LocalHandle:
         return await EmbeddedStore.open(
             real_runtime(), f"{self.folder}/store", snapshot_after_bytes=1
         )
