@@ -88,6 +88,11 @@ class LocalHandle:
         self._tasks = Tasks(backing.task_failed)
         backing.handles[session] = self
 
+    @property
+    def backing(self) -> Backing:
+        """What this handle stands on, for a server that gives others sessions of their own."""
+        return self._backing
+
     # --- the session --------------------------------------------------------------------------
 
     @property

@@ -6,7 +6,7 @@ reads it, and one that falls behind the history finds a gap instead of a queue t
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from anabranch import limits
 from anabranch.metadata.paths import ROOT, is_within
@@ -33,6 +33,7 @@ class EventHistory:
         self._forgotten_to = newest
         self._events_max = events_max
         self._parked: list[Watch] = []
+        self._listeners: dict[Callable[[], None], None] = {}
 
     @property
     def end_number(self) -> int:
@@ -51,6 +52,8 @@ class EventHistory:
             self._forgotten_to = self._events[excess - 1].revision
             self._first_number += excess
             del self._events[:excess]
+        for listener in self._listeners:
+            listener()
         if self._parked:
             parked, self._parked = self._parked, []
             for watch in parked:
@@ -64,19 +67,48 @@ class EventHistory:
         self, prefix: str, since: Revision | None, readership: Readership | None = None
     ) -> "Watch":
         """Read along from the next change on, or from the one after `since`."""
-        number = self.end_number if since is None else self._number_after(since)
+        number = self.end_number if since is None else self.number_after(since)
         return Watch(self, prefix, number, readership or Readership())
 
-    def _number_after(self, since: Revision) -> int:
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call a function, which must not change this, after every change."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Undo `listen`."""
+        self._listeners.pop(listener, None)
+
+    def reaches(self, since: Revision) -> bool:
+        """Whether every change after that revision is known."""
+        return self._forgotten_to <= since <= self.newest
+
+    def forget(self, newest: Revision) -> None:
+        """Changes were missed: whoever reads along finds a gap that ends at `newest`."""
+        self._first_number = self.end_number + 1
+        self._events.clear()
+        self._forgotten_to = self.newest = newest
+        parked, self._parked = self._parked, []
+        for watch in parked:
+            watch.wake()
+
+    def events_from(self, number: int, count_max: int) -> tuple[list[Event], int]:
+        """Some changes from a number on, and the number behind them; a gap if forgotten."""
+        place = number - self._first_number
+        if place < 0:
+            return [Event(EventKind.GAP, ROOT, self.newest)], self.end_number
+        found = self._events[place : place + count_max]
+        return found, number + len(found)
+
+    def number_after(self, since: Revision) -> int:
         """Of the first change after a revision; -1 if that is not known."""
-        if not self._forgotten_to <= since <= self.newest:
+        if not self.reaches(since):
             return -1
         after = bisect_right(self._events, since, key=lambda event: event.revision)
         return self._first_number + after
 
     async def changed_since(self, since: Revision, prefix: str) -> AsyncIterator[Event]:
         """The newest change of each path after `since`; a gap alone if that is not known."""
-        number, end_number = self._number_after(since), self.end_number
+        number, end_number = self.number_after(since), self.end_number
         newest: dict[str, Event] = {}
         while number < end_number:
             event = self.event_at(number)
