@@ -8,9 +8,8 @@ that was acknowledged arrives.
 import asyncio
 from typing import Final
 
-from anabranch.client import BrokerRefused, Client, Consumer
-from anabranch.errors import AnabranchError, OutcomeUnknown
-from anabranch.ids import Position
+from anabranch.client import Batching, BrokerRefused, Client, Consumer, MessageId
+from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
 from anabranch.runtime import Runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -42,6 +41,7 @@ RUN: Final = "00" * 8
 PRODUCERS: Final = 2
 MESSAGES_EACH: Final = 300
 KEYS: Final = 7
+BATCHING: Final = Batching(messages_max=10, delay_s=0.05)
 FAULTS: Final = 8
 DRAIN_S_MAX: Final = 300.0
 ORDERED, QUEUE = "ordered", "queue"
@@ -67,8 +67,8 @@ class Story:
         self.acknowledged: set[tuple[int, int]] = set()
         """Sends that were answered."""
         self.delivered: dict[str, set[tuple[int, int]]] = {ORDERED: set(), QUEUE: set()}
-        self.settled: set[Position] = set()
-        """Entries of the ordered subscription whose acknowledgement was answered."""
+        self.settled: set[MessageId] = set()
+        """Messages of the ordered subscription whose acknowledgement was answered."""
         self.progress = asyncio.Event()
 
     def add(self, record: Record) -> None:
@@ -90,26 +90,35 @@ class Story:
         assert not verdict.reasons, verdict.as_text()
 
 
+def place_of(message_id: MessageId) -> Place:
+    """Where a message is, in the words of a history."""
+    return Place(-1, message_id.ledger_id, message_id.entry_id, message_id.batch_index)
+
+
 async def produce(story: Story, runtime: Runtime, number: int) -> None:
     """Publish and note every outcome."""
-    client = Client(URL, runtime, on_failure=story.fail)
-    producer = await client.producer(TOPIC, name=f"producer-{number}", in_flight_max=50)
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    producer = await client.producer(
+        TOPIC,
+        name=f"producer-{number}",
+        batching=BATCHING if number % 2 else None,
+        pending_messages_max=50,
+    )
     attachments = producer.attachments
-    waiting: list[asyncio.Future[Position]] = []
+    waiting: list[asyncio.Future[MessageId]] = []
 
-    def answered(seq: int, answer: asyncio.Future[Position]) -> None:
+    def answered(seq: int, answer: asyncio.Future[MessageId]) -> None:
         nonlocal attachments
         if producer.attachments != attachments:
             attachments = producer.attachments
             story.add(Event(CONNECTION_LOST, f"producer {number}", number))
         error = answer.exception()
         if error is None:
-            position = answer.result()
-            place = Place(-1, position.ledger_id, position.entry_id, -1)
+            place = place_of(answer.result())
             story.acknowledged.add((number, seq))
             story.add(Sent(number, 0, seq, Outcome.OK, place))
         else:
-            refused = isinstance(error, BrokerRefused)
+            refused = isinstance(error, BrokerRefused | Unreachable)
             outcome = Outcome.FAIL if refused else Outcome.UNKNOWN
             story.add(Sent(number, 0, seq, outcome, None, str(error)))
 
@@ -129,9 +138,9 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
 
 async def consume(story: Story, runtime: Runtime, name: str, subscription: str) -> None:
     """Receive and acknowledge until told to stop by being crashed."""
-    client = Client(URL, runtime, on_failure=story.fail)
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
     kind = SubscriptionType.EXCLUSIVE if subscription == ORDERED else SubscriptionType.SHARED
-    consumer = await client.subscribe(
+    consumer = await client.consumer(
         TOPIC,
         subscription,
         subscription_type="exclusive" if subscription == ORDERED else "shared",
@@ -141,24 +150,23 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
     story.progress.set()
     while True:
         message = await consumer.receive()
-        said = payload.parse(message.payload)
-        position = message.position
-        place = Place(-1, position.ledger_id, position.entry_id, -1)
+        said = payload.parse(message.value)
         story.add(
             Delivery(
                 subscription, name, said.producer, said.epoch, said.seq, said.key,
-                said.checksum, place,
+                said.checksum, place_of(message.id),
             )
         )  # fmt: skip
         if subscription == ORDERED:
-            assert position not in story.settled, f"{position} came again after its settled ack"
+            settled = message.id in story.settled
+            assert not settled, f"{message.id} came again after its settled ack"
         story.delivered[subscription].add((said.producer, said.seq))
         story.progress.set()
-        await acknowledge(story, runtime, consumer, position, ordered=subscription == ORDERED)
+        await acknowledge(story, runtime, consumer, message.id, ordered=subscription == ORDERED)
 
 
 async def acknowledge(
-    story: Story, runtime: Runtime, consumer: Consumer, position: Position, *, ordered: bool
+    story: Story, runtime: Runtime, consumer: Consumer, done: MessageId, *, ordered: bool
 ) -> None:
     """Acknowledge one way or the other; only an answer settles it."""
     choice = runtime.entropy.below(10)
@@ -167,13 +175,13 @@ async def acknowledge(
         consumer.redeliver()
         return
     try:
-        await consumer.acknowledge(position, cumulative=ordered and choice == 1)
+        await consumer.acknowledge(done, cumulative=ordered and choice == 1, wait=True)
     except OutcomeUnknown:
         story.world.reach("acknowledgement in doubt")
         return
     story.world.reach("acknowledgement answered")
     if ordered:
-        story.settled.add(position)
+        story.settled.add(done)
 
 
 @scenario(
