@@ -92,7 +92,8 @@ class Packer:
         return metadata
 
     def _finish(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        if self._compression:
+        # Nothing stays as it is: packed, the C++ client takes it for damaged and drops it.
+        if self._compression and payload:
             metadata.compression = self._compression
             metadata.uncompressed_size = len(payload)
             payload = compress(self._compression, payload)
