@@ -80,21 +80,21 @@ def decompress(number: int, data: Buffer, size: int) -> Buffer:
         found = len(unpacked)
     else:
         library = _library(number)
-        unpacked = bytearray(size)
+        unpacked = bytearray(max(1, size))  # none would let any size pass for none
         into = {
             _LZ4: library.lz4.decompress_block_into,
             _ZSTD: library.zstd.decompress_into,
             _SNAPPY: library.snappy.decompress_raw_into,
         }[number]
         try:
-            found = into(bytes(data), unpacked) if size else 0
+            found = into(bytes(data), unpacked)
         except library.DecompressionError as error:
             raise ProtocolError(f"a damaged {COMPRESSIONS[number]} payload: {error}") from error
     if found != size:
         raise ProtocolError(
             f"a {COMPRESSIONS[number]} payload of {found} bytes where {size} were said"
         )
-    return unpacked
+    return unpacked[:size] if size == 0 else unpacked
 
 
 def _inflate(data: Buffer, size: int) -> bytes:

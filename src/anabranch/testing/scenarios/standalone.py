@@ -41,9 +41,14 @@ RUN: Final = "00" * 8
 PRODUCERS: Final = 2
 MESSAGES_EACH: Final = 300
 KEYS: Final = 7
+ANSWERED_OF_TEN: Final = 3
+"""How many acknowledgements wait for their answer; each is a write and a round trip."""
 BATCHING: Final = Batching(messages_max=10, delay_s=0.05)
 FAULTS: Final = 8
 DRAIN_S_MAX: Final = 300.0
+PATIENCE_S: Final = 2.0
+"""How long a client waits at most before it cancels what it waits for."""
+CANCELLED_ONE_OF: Final = 20
 ORDERED, QUEUE = "ordered", "queue"
 _NOT_TIMED: Final = "C14"
 """How long clients wait is up to the faults here, not to the server."""
@@ -112,6 +117,9 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
         if producer.attachments != attachments:
             attachments = producer.attachments
             story.add(Event(CONNECTION_LOST, f"producer {number}", number))
+        if answer.cancelled():
+            story.add(Sent(number, 0, seq, Outcome.UNKNOWN, None, "nobody waited"))
+            return
         error = answer.exception()
         if error is None:
             place = place_of(answer.result())
@@ -128,9 +136,18 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
             run=RUN, producer=number, epoch=0, seq=seq, key=key, length=runtime.entropy.below(500)
         )
         story.add(Send(number, 0, seq, key, crc))
-        answer = await producer.send_soon(data, key=key)
+        try:
+            async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+                answer = await producer.send_soon(data, key=key)
+        except TimeoutError:
+            story.world.reach("send cancelled before it was sent")
+            story.add(Sent(number, 0, seq, Outcome.FAIL, None, "there was no room"))
+            continue
         answer.add_done_callback(lambda done, seq=seq: answered(seq, done))  # type: ignore[misc]
         waiting.append(answer)
+        if runtime.entropy.below(CANCELLED_ONE_OF) == 0:
+            story.world.reach("send cancelled")
+            asyncio.get_running_loop().call_later(runtime.entropy.uniform(0, 0.1), answer.cancel)
         await asyncio.sleep(runtime.entropy.uniform(0.0, 0.05))
     await asyncio.wait(waiting)
     await client.close()
@@ -149,7 +166,12 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
     story.add(Subscribed(subscription, name, kind))
     story.progress.set()
     while True:
-        message = await consumer.receive()
+        try:
+            async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+                message = await consumer.receive()
+        except TimeoutError:
+            story.world.reach("receive cancelled")
+            continue
         said = payload.parse(message.value)
         story.add(
             Delivery(
@@ -171,12 +193,22 @@ async def acknowledge(
     """Acknowledge one way or the other; only an answer settles it."""
     choice = runtime.entropy.below(10)
     if choice == 0:
-        story.world.reach("ask for redelivery")
-        consumer.redeliver()
+        if ordered or runtime.entropy.below(2):
+            story.world.reach("ask for redelivery")
+            consumer.redeliver()
+        else:
+            story.world.reach("refuse one message")
+            consumer.negative_acknowledge(done, delay_s=runtime.entropy.uniform(0.0, 1.0))
+        return
+    cumulative = ordered and choice == 1
+    if choice > ANSWERED_OF_TEN:
+        await consumer.acknowledge(done, cumulative=cumulative)
         return
     try:
-        await consumer.acknowledge(done, cumulative=ordered and choice == 1, wait=True)
-    except OutcomeUnknown:
+        async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+            await consumer.acknowledge(done, cumulative=cumulative, wait=True)
+    except (OutcomeUnknown, BrokerRefused, TimeoutError):
+        # A refused one may become durable with a later one: a cursor is written as a whole.
         story.world.reach("acknowledgement in doubt")
         return
     story.world.reach("acknowledgement answered")
@@ -190,6 +222,10 @@ async def acknowledge(
         "acknowledgement answered",
         "acknowledgement in doubt",
         "ask for redelivery",
+        "refuse one message",
+        "receive cancelled",
+        "send cancelled",
+        "send cancelled before it was sent",
         "fault crash",
         "fault power_cut",
         "fault pause",
