@@ -76,6 +76,10 @@ class ProducerSettings:
     properties: Mapping[str, str] | None = None
     schema: Schema | None = None
 
+    def __post_init__(self) -> None:
+        if self.send_timeout_s is not None and self.send_timeout_s <= 0:
+            raise ConfigError(f"send_timeout_s must be positive, or None: {self.send_timeout_s}")
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:

@@ -1,43 +1,11 @@
 """The asyncio client on a whole server in the same process: its books, its limits, its closing."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
+from served_client import TOPIC, served
 
-from anabranch.client import Client
 from anabranch.errors import AlreadyClosed, InputError
-from anabranch.runtime.real import real_runtime
-from anabranch.server.assembly import Standalone
-from anabranch.server.settings import Settings
-
-TOPIC = "persistent://public/default/t"
-
-
-@asynccontextmanager
-async def served(max_message_bytes: int = 1024 * 1024) -> AsyncIterator[tuple[Standalone, Client]]:
-    """A server in memory and a client of it; a failed task of either fails the test."""
-    failures: list[BaseException] = []
-    settings = Settings(
-        port=0,
-        web_port=0,
-        metadata_url="memory:",
-        ledgers_url="memory:",
-        max_message_bytes=max_message_bytes,
-    )
-    server = Standalone(real_runtime(), settings)
-    await server.start()
-    client = Client(
-        server.service_url, real_runtime(), on_failure=lambda _, error: failures.append(error)
-    )
-    try:
-        async with asyncio.timeout(20):
-            yield server, client
-            await client.close()
-    finally:
-        await server.close()
-    assert not failures, failures
 
 
 async def test_asking_for_redelivery_again_and_again_gives_no_extra_permits() -> None:
