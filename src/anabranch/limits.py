@@ -31,6 +31,29 @@ CONNECT_TIMEOUT_S: Final = 10
 REQUEST_TIMEOUT_S: Final = 30
 RECONNECT_DELAY_S_MIN: Final = 0.1
 RECONNECT_DELAY_S_MAX: Final = 10.0
+OPEN_TIMEOUT_S: Final = 30.0
+"""How long a new producer, consumer or reader looks for a broker that takes it."""
+LOOKUP_REDIRECTS_MAX: Final = 20
+BATCH_MESSAGES_MAX: Final = 1000
+BATCH_BYTES_MAX: Final = 128 * KIB
+BATCH_DELAY_S: Final = 0.001
+MESSAGE_OVERHEAD_BYTES: Final = 32
+"""What a message or a property in a batch takes beside its own bytes, at most."""
+ENTRY_METADATA_BYTES: Final = 1 * KIB
+"""Room that a batch leaves for what is said about it as a whole."""
+UNCOMPRESSED_BYTES_MAX: Final = 128 * MIB
+"""An entry that says it unpacks to more is not unpacked."""
+PRODUCER_PENDING_MESSAGES: Final = 1000
+PRODUCER_PENDING_BYTES: Final = 64 * MIB
+"""Messages of a producer that are not answered yet; further senders wait."""
+SEND_TIMEOUT_S: Final = 30.0
+CONSUMER_QUEUE_MESSAGES: Final = 1000
+CONSUMER_QUEUE_BYTES: Final = 64 * MIB
+"""What a consumer is sent ahead."""
+ACK_GROUP_DELAY_S: Final = 0.01
+ACK_GROUP_IDS_MAX: Final = 1000
+"""Acknowledgements that nobody waits for are sent together, after this time or so many."""
+NEGATIVE_ACK_DELAY_S: Final = 60.0
 
 # --- dispatch ---------------------------------------------------------------------------------
 READ_BATCH_ENTRIES_MAX: Final = 100
@@ -212,4 +235,5 @@ assert (
     < METADATA_VALUE_BYTES_MAX
 ), "a cursor must fit its node"
 assert CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
+assert BATCH_BYTES_MAX + ENTRY_METADATA_BYTES < MESSAGE_BYTES_MAX < PRODUCER_PENDING_BYTES
 assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"

@@ -1,8 +1,27 @@
 """The asyncio SDK. It knows the platform only from outside."""
 
 from anabranch.client.client import Client
+from anabranch.client.compression import Compression
 from anabranch.client.connection import BrokerRefused
-from anabranch.client.consumer import Consumer, Received
+from anabranch.client.consumer import Consumer
+from anabranch.client.message import EARLIEST, LATEST, Message, MessageId
 from anabranch.client.producer import Producer
+from anabranch.client.reader import Reader
+from anabranch.client.settings import Batching, InitialPosition, Schema, SubscriptionType
 
-__all__ = ["BrokerRefused", "Client", "Consumer", "Producer", "Received"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Batching",
+    "BrokerRefused",
+    "Client",
+    "Compression",
+    "Consumer",
+    "InitialPosition",
+    "Message",
+    "MessageId",
+    "Producer",
+    "Reader",
+    "Schema",
+    "SubscriptionType",
+]

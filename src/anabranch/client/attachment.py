@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import limits
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.errors import AlreadyClosed, ConfigError, OutcomeUnknown
+from anabranch.errors import AlreadyClosed, ConfigError, OutcomeUnknown, Unreachable
 from anabranch.generated.pulsar_api_pb2 import ServerError
 from anabranch.ids import TopicName
 
@@ -22,6 +22,7 @@ _FINAL = frozenset(
         ServerError.IncompatibleSchema,
         ServerError.InvalidTopicName,
         ServerError.NotAllowedError,
+        ServerError.ProducerFenced,
         ServerError.TopicNotFound,
         ServerError.TopicTerminatedError,
     }
@@ -43,6 +44,8 @@ class Attachment:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.attachments = 0
         """How often it was attached. What was unanswered when it was lost may be there twice."""
+        self._trouble: Exception | None = None
+        """Why it is not attached, or why it never will be again."""
 
     async def attach(self, connection: BrokerConnection) -> None:
         """Open on a fresh connection."""
@@ -52,14 +55,38 @@ class Attachment:
         """The broker will never have this one back."""
         raise NotImplementedError
 
+    def detach(self, connection: BrokerConnection) -> None:
+        """Tell the broker that this one is closed, without waiting for an answer."""
+        raise NotImplementedError
+
     async def start(self) -> None:
         """Attach for the first time and stay attached.
 
         Raises:
             BrokerRefused: if the broker does not want it.
+            Unreachable: if no broker took it in time.
         """
         self.client.tasks.spawn(f"attach {self.topic}", self._stay_attached())
-        await self._ready
+        try:
+            async with asyncio.timeout(self.client.open_timeout_s):
+                await self._ready
+        except TimeoutError:
+            raise Unreachable(
+                f"{self.topic} could not be opened within {self.client.open_timeout_s:g} s: "
+                f"{self._trouble}"
+            ) from self._trouble
+        finally:
+            if self._ready.cancelled():
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Close without waiting for anybody."""
+        self.closed = True
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self.detach(connection)
+        self.let_go()
+        self.gave_up(AlreadyClosed(f"closed: {self.topic}"))
 
     def on_connection_lost(self) -> None:
         """See `Attached.on_connection_lost`."""
@@ -73,18 +100,20 @@ class Attachment:
             try:
                 connection = await self.client.connection_for(self.topic)
                 await self.attach(connection)
-            except OutcomeUnknown:
-                pass
+            except OutcomeUnknown as error:
+                self._trouble = error
             except BrokerRefused as error:
+                self._trouble = error
                 first = self.attachments == 0
                 if error.code in _FINAL or (first and error.code in _FINAL_AT_FIRST):
-                    self._end(error)
+                    self.end(error)
                     return
             except ConfigError as error:
-                self._end(error)  # an address this client cannot use
+                self.end(error)  # an address this client cannot use
                 return
             else:
                 self.attachments += 1
+                self._trouble = None
                 delay_s = limits.RECONNECT_DELAY_S_MIN
                 if not self._ready.done():
                     self._ready.set_result(None)
@@ -96,13 +125,18 @@ class Attachment:
 
     def let_go(self) -> None:
         """Stop staying attached; whoever waits for the first time is told."""
+        self.client.forget(self)
         self._lost.set()
         if not self._ready.done():
             self._ready.set_exception(AlreadyClosed(f"closed: {self.topic}"))
 
-    def _end(self, error: Exception) -> None:
+    def end(self, error: Exception) -> None:
+        """Close because of something that trying again does not change."""
         self.closed = True
         self.connection = None
+        self._trouble = error
+        self._lost.set()
+        self.client.forget(self)
         if not self._ready.done():
             self._ready.set_exception(error)
         self.gave_up(error)
@@ -110,4 +144,5 @@ class Attachment:
     def check_open(self) -> None:
         """Raise AlreadyClosed if it is."""
         if self.closed:
-            raise AlreadyClosed(f"closed: {self.topic}")
+            why = f": {self._trouble}" if self._trouble is not None else ""
+            raise AlreadyClosed(f"{self.topic} is closed{why}") from self._trouble

@@ -26,6 +26,10 @@ class BrokerRefused(AnabranchError):
 class Attached(Protocol):
     """A producer or consumer that uses the connection."""
 
+    def on_writable(self) -> None:
+        """The connection takes more again."""
+        ...
+
     def on_connection_lost(self) -> None:
         """The connection is gone, or the broker closed this producer or consumer."""
         ...
@@ -58,6 +62,7 @@ _ANSWERS = {
     BaseCommand.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
     BaseCommand.LOOKUP_RESPONSE: "lookupTopicResponse",
     BaseCommand.ACK_RESPONSE: "ackResponse",
+    BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE: "getLastMessageIdResponse",
 }
 
 
@@ -78,6 +83,9 @@ class BrokerConnection:
         self.producers: dict[int, ReceiptTaker] = {}
         self.consumers: dict[int, MessageTaker] = {}
         self.closed = False
+        self.writable = True
+        """False while the peer takes less than was written: what can wait should."""
+        self._gathered: list[Buffer] = []
         self._heard = True
         self._keep_alive: asyncio.TimerHandle | None = None
 
@@ -87,6 +95,7 @@ class BrokerConnection:
 
         Raises:
             OSError: if nothing answers there in time.
+            BrokerRefused: if the broker does not want this client.
         """
         async with asyncio.timeout(limits.CONNECT_TIMEOUT_S):
             connection = await network.connect(host, port, cls)
@@ -147,10 +156,14 @@ class BrokerConnection:
             user.on_connection_lost()
 
     def pause_writing(self) -> None:
-        """See `ConnectionHandler.pause_writing`; producers bound what they have in flight."""
+        """See `ConnectionHandler.pause_writing`."""
+        self.writable = False
 
     def resume_writing(self) -> None:
         """See `ConnectionHandler.resume_writing`."""
+        self.writable = True
+        for user in [*self.producers.values(), *self.consumers.values()]:
+            user.on_writable()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -161,7 +174,21 @@ class BrokerConnection:
 
     def write(self, parts: list[Buffer]) -> None:
         """Send buffers; nothing happens on a connection that is gone."""
-        if self._connection is not None and not self.closed:
+        if self._gathered:
+            self._gathered += parts
+            self._write_gathered()
+        elif self._connection is not None and not self.closed:
+            self._connection.writelines(parts)
+
+    def write_soon(self, parts: list[Buffer]) -> None:
+        """Send buffers with all others of this turn of the loop, in one call."""
+        if not self._gathered:
+            self._loop.call_soon(self._write_gathered)
+        self._gathered += parts
+
+    def _write_gathered(self) -> None:
+        parts, self._gathered = self._gathered, []
+        if parts and self._connection is not None and not self.closed:
             self._connection.writelines(parts)
 
     async def request(self, request_id: int, parts: list[Buffer]) -> Any:
@@ -195,6 +222,8 @@ class BrokerConnection:
                 self._connected.set_result(command)
         elif kind == BaseCommand.PING:
             self.write([encode(replies.pong())])
+        elif kind == BaseCommand.ERROR and not self._connected.done():
+            self._connected.set_exception(BrokerRefused(command.error.error, command.error.message))
         elif kind in _ANSWERS:
             self._on_answer(getattr(command, _ANSWERS[kind]))
         elif kind == BaseCommand.SEND_ERROR:
@@ -241,6 +270,7 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Send what is queued and close."""
+        self._write_gathered()
         if self._connection is not None:
             self._connection.close()
         self.connection_lost(None)

@@ -1,174 +1,400 @@
-"""A producer: entries in flight in order, sent again in order after a lost connection."""
+"""A producer: messages gathered into entries, sent in order, sent again in order after a loss.
+
+The data path is plain calls: a message joins the open batch, a full batch becomes an entry, the
+entry is handed to the connection, a receipt settles it. Only where there is no room is a wait.
+"""
 
 import asyncio
-from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from anabranch import limits
 from anabranch.client.attachment import Attachment
+from anabranch.client.compression import compression_number
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.errors import AlreadyClosed, InputError, OutcomeUnknown, ProtocolError
-from anabranch.generated.pulsar_api_pb2 import MessageMetadata
-from anabranch.ids import Position, TopicName
-from anabranch.wire import SendReceipt, build_entry, encode, requests, send_frame
+from anabranch.client.in_flight import InFlight, Op
+from anabranch.client.message import MessageId
+from anabranch.client.packing import Outgoing, Packer, check_outgoing
+from anabranch.client.room import Room
+from anabranch.client.settings import ProducerSettings
+from anabranch.errors import InputError, OutcomeUnknown, Terminated, Unreachable
+from anabranch.generated.pulsar_api_pb2 import ServerError
+from anabranch.ids import TopicName
+from anabranch.runtime.network import Buffer
+from anabranch.wire import SendReceipt, encode, requests, send_frame
 
 if TYPE_CHECKING:
     from anabranch.client.client import Client
 
-
-class _InFlight(NamedTuple):
-    sequence_id: int
-    entry: bytes
-    receipt: asyncio.Future[Position]
+_Answer = asyncio.Future[MessageId]
+_REFUSED = frozenset(
+    {ServerError.ChecksumError, ServerError.MetadataError, ServerError.NotAllowedError}
+)
+"""Of a send: the message was looked at and not stored. After others it is sent again."""
 
 
 class Producer(Attachment):
-    """Publishes messages to one topic."""
+    """Publishes messages to one topic. Made by `Client.producer`."""
 
-    def __init__(
-        self, client: "Client", topic: TopicName, *, name: str, in_flight_max: int
-    ) -> None:
+    def __init__(self, client: "Client", topic: TopicName, settings: ProducerSettings) -> None:
         super().__init__(client, topic)
-        self.name = name
-        self._named_by_user = bool(name)
+        self.name = settings.name
+        """Unique among the producers of the topic; the broker's choice if none was given."""
+        self._settings = settings
+        self._schema = settings.schema.as_wire() if settings.schema is not None else None
+        self._packer = Packer(compression_number(settings.compression))
+        self._compresses = settings.compression != "none"
+        self._room = Room(settings.pending_messages_max, settings.pending_bytes_max)
+        self._loop = asyncio.get_running_loop()
         self._id = client.new_id()
         self._epoch = -1
         self._next_sequence_id = 0
-        self._in_flight: deque[_InFlight] = deque()
-        self._room = asyncio.Semaphore(in_flight_max)
+        self._batch: list[Outgoing] = []
+        self._batch_waiters: list[_Answer] = []
+        self._batch_bytes = 0
+        self._batch_timer: asyncio.Handle | None = None
+        self._in_flight: InFlight[_Answer] = InFlight()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
+        self._closing = False
 
-    async def send(self, payload: bytes, *, key: str | None = None) -> Position:
-        """Publish one message and return where it is stored.
+    # --- sending -----------------------------------------------------------------------------
+
+    async def send(
+        self,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        ordering_key: bytes | None = None,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        sequence_id: int | None = None,
+    ) -> MessageId:
+        """Publish one message and return where it is stored. See `send_soon`.
 
         Raises:
-            OutcomeUnknown: if the producer was closed before the answer came.
+            OutcomeUnknown: if no answer came in time; the message may be stored or not.
+            Unreachable: if it could not even be sent in time; it is not stored.
             BrokerRefused: if the broker refused this message.
+            Terminated: if the topic was ended.
         """
-        return await (await self.send_soon(payload, key=key))
+        return await (
+            await self.send_soon(
+                value,
+                key=key,
+                ordering_key=ordering_key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                sequence_id=sequence_id,
+            )
+        )
 
     async def send_soon(
-        self, payload: bytes, *, key: str | None = None
-    ) -> asyncio.Future[Position]:
-        """Publish one message; the future has the answer. Waits only while too many are open.
+        self,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        ordering_key: bytes | None = None,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int | None = None,
+        sequence_id: int | None = None,
+    ) -> asyncio.Future[MessageId]:
+        """Publish one message; the future has the answer. Waits only while there is no room.
+
+        Messages are stored in the order of these calls. Cancelled while it waits for room, nothing
+        was sent; cancelling the future does not take the message back.
+
+        Args:
+            value: the payload; None says that the key has no value any more.
+            key: decides the partition and the consumer, and what compaction keeps.
+            ordering_key: decides the consumer instead of the key.
+            properties: travel beside the payload.
+            event_time_ms: what the application calls the time of the message.
+            sequence_id: a number above all before; else the next one.
 
         Raises:
-            InputError: if the broker takes no message of this size.
+            InputError: if the message cannot be sent; it is not.
+            AlreadyClosed: if the producer is.
         """
-        self.check_open()
-        await self._room.acquire()
-        if self.closed:
-            self._room.release()
-            raise AlreadyClosed(f"closed: {self.topic}")
-        sequence_id = self._next_sequence_id
-        metadata = MessageMetadata(
-            producer_name=self.name,
-            sequence_id=sequence_id,
-            publish_time=self.client.runtime.clock.wall_ms(),
-        )
-        if key is not None:
-            metadata.partition_key = key
-        size = metadata.ByteSize() + len(payload)
-        if size > self.client.message_bytes_max:
-            # Sent all the same it would end the connection, be sent again, and so on.
-            self._room.release()
-            raise InputError(
-                f"a message of {size} bytes is too large; "
-                f"the broker takes at most {self.client.message_bytes_max}"
-            )
-        self._next_sequence_id += 1
-        receipt: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        receipt.add_done_callback(self._answered)
-        op = _InFlight(sequence_id, build_entry(metadata, payload), receipt)
-        self._in_flight.append(op)
-        if self.connection is not None:
-            self.connection.write(send_frame(self._id, sequence_id, 1, op.entry))
-        return receipt
+        self._check_sending()
+        message = Outgoing(value, key, ordering_key, properties, event_time_ms, sequence_id or 0)
+        check_outgoing(message)
+        size = message.size
+        if size > self.client.message_bytes_max and not self._compresses:
+            self._refuse_size(size)
+        if not self._room.try_take(size):
+            await self._room.take(size)
+        try:
+            self._check_sending()
+            return self._accept(message, size, sequence_id)
+        except BaseException:
+            self._room.give_back(1, size)
+            raise
 
-    def _answered(self, receipt: asyncio.Future[Position]) -> None:
-        self._room.release()
-        if not receipt.cancelled():
-            receipt.exception()  # a caller who does not look is not an error of the loop
+    def _check_sending(self) -> None:
+        self.check_open()
+        if self._closing:
+            raise InputError(f"{self.topic} is being closed")
+
+    def _refuse_size(self, size: int) -> None:
+        # Sent all the same it would end the connection, be sent again, and so on.
+        raise InputError(
+            f"a message of {size} bytes is too large; "
+            f"the broker takes at most {self.client.message_bytes_max}"
+        )
+
+    def _accept(self, message: Outgoing, size: int, sequence_id: int | None) -> _Answer:
+        if sequence_id is None:
+            message = message._replace(sequence_id=self._next_sequence_id)
+        elif sequence_id < self._next_sequence_id:
+            raise InputError(
+                f"sequence_id {sequence_id} is not above the last one, {self._next_sequence_id - 1}"
+            )
+        batching = self._settings.batching
+        room = self.client.message_bytes_max - limits.ENTRY_METADATA_BYTES
+        if batching is None or size > min(batching.bytes_max, room):
+            return self._send_alone(message, size)
+        if self._batch_bytes + size > min(batching.bytes_max, room):
+            self._close_batch()
+        answer = self._loop.create_future()
+        self._batch.append(message)
+        self._batch_waiters.append(answer)
+        self._batch_bytes += size
+        self._next_sequence_id = message.sequence_id + 1
+        if len(self._batch) >= batching.messages_max:
+            self._close_batch()
+        elif self._batch_timer is None:
+            self._batch_timer = (
+                self._loop.call_later(batching.delay_s, self._close_batch)
+                if batching.delay_s
+                else self._loop.call_soon(self._close_batch)
+            )
+        return answer
+
+    def _send_alone(self, message: Outgoing, size: int) -> _Answer:
+        entry = self._packer.single(message, self.client.runtime.clock.wall_ms())
+        if len(entry) > self.client.message_bytes_max:
+            self._refuse_size(len(entry))
+        self._close_batch()
+        self._next_sequence_id = message.sequence_id + 1
+        answer = self._loop.create_future()
+        self._send_entry(entry, message.sequence_id, message.sequence_id, [answer], size, False)
+        return answer
+
+    def _close_batch(self) -> None:
+        """Make the gathered messages an entry and send it."""
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+            self._batch_timer = None
+        if not self._batch:
+            return
+        messages, waiters, size = self._batch, self._batch_waiters, self._batch_bytes
+        self._batch, self._batch_waiters, self._batch_bytes = [], [], 0
+        entry = self._packer.batch(messages, self.client.runtime.clock.wall_ms())
+        first, last = messages[0].sequence_id, messages[-1].sequence_id
+        self._send_entry(entry, first, last, waiters, size, True)
+
+    def _send_entry(
+        self,
+        entry: bytes,
+        first: int,
+        last: int,
+        waiters: list[_Answer],
+        size: int,
+        is_batch: bool,
+    ) -> None:
+        timeout_s = self._settings.send_timeout_s
+        self._in_flight.add(
+            Op(
+                entry,
+                first,
+                last,
+                waiters,
+                is_batch=is_batch,
+                room_bytes=size,
+                deadline_s=float("inf") if timeout_s is None else self._loop.time() + timeout_s,
+            )
+        )
+        self._pump()
+        self._watch_time()
+
+    def _pump(self) -> None:
+        """Hand entries to the connection while it takes them."""
+        connection = self.connection
+        while connection is not None and connection.writable:
+            op = self._in_flight.next_to_send()
+            if op is None:
+                return
+            connection.write_soon(self._frame(op))
+
+    def _frame(self, op: Op[_Answer]) -> list[Buffer]:
+        highest = op.highest_sequence_id if op.is_batch else None
+        return send_frame(self._id, op.sequence_id, op.count, op.entry, highest_sequence_id=highest)
+
+    def on_writable(self) -> None:
+        """See `Attached.on_writable`."""
+        self._pump()
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def on_receipt(self, receipt: SendReceipt) -> None:
+        """See `ReceiptTaker.on_receipt`."""
+        if self.connection is None:
+            return  # of what was sent before the broker closed us; it is sent again
+        op = self._in_flight.receipt(receipt.sequence_id)
+        if op is None:
+            return
+        ledger_id, entry_id, partition = receipt.ledger_id, receipt.entry_id, self.topic.partition
+        for index, answer in enumerate(op.waiters):
+            if not answer.done():
+                where = (index, op.count) if op.is_batch else ()
+                answer.set_result(MessageId(ledger_id, entry_id, partition, *where))
+        self._settled(op)
+
+    def on_send_error(self, sequence_id: int, code: int, text: str) -> None:
+        """See `ReceiptTaker.on_send_error`."""
+        if code == ServerError.TopicTerminatedError:
+            self.end(Terminated(f"{self.topic} was ended: {text}"))
+        elif code not in _REFUSED:
+            # It may be stored or not; on a new connection it is sent again in its place.
+            if self.connection is not None:
+                self.connection.abort()
+        elif (op := self._in_flight.refused(sequence_id)) is not None:
+            self._fail(op, BrokerRefused(code, text))
+
+    def _settled(self, op: Op[_Answer]) -> None:
+        self._room.give_back(op.count, op.room_bytes)
+        if self._flushing:
+            self._wake_flushing()
+
+    def _fail(self, op: Op[_Answer], error: Exception) -> None:
+        _fail_all(op.waiters, error)
+        self._settled(op)
+
+    def _watch_time(self) -> None:
+        """Look again when the oldest entry's time is over."""
+        oldest = self._in_flight.oldest
+        if self._expiry is None and oldest is not None and self._settings.send_timeout_s:
+            self._expiry = self._loop.call_at(oldest.deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        timeout_s = self._settings.send_timeout_s
+        for op in self._in_flight.expired(self._loop.time()):
+            self._fail(
+                op,
+                OutcomeUnknown(f"no receipt within {timeout_s:g} s; it may be stored or not")
+                if op.tries
+                else Unreachable(f"not sent within {timeout_s:g} s: {self._trouble}"),
+            )
+        self._watch_time()
+
+    # --- flushing and closing ----------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Send what is gathered and wait until everything sent so far is answered.
+
+        Returns also if an answer was a refusal or a time-out: the futures tell.
+        """
+        self._close_batch()
+        if len(self._in_flight) == 0:
+            return
+        settled = self._loop.create_future()
+        self._flushing.append((self._next_sequence_id, settled))
+        await settled
+
+    def _wake_flushing(self) -> None:
+        oldest = self._in_flight.oldest
+        waiting = []
+        for before, settled in self._flushing:
+            if oldest is not None and oldest.sequence_id < before:
+                waiting.append((before, settled))
+            elif not settled.done():
+                settled.set_result(None)
+        self._flushing = waiting
+
+    def gave_up(self, error: Exception) -> None:
+        """See `Attachment.gave_up`."""
+        self._close_batch()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for op in self._in_flight.give_up():
+            unknown = OutcomeUnknown(f"no receipt came: {error}")
+            self._fail(op, unknown if op.tries else error)
+        self._room.open_up()  # whoever waits finds it closed
+
+    async def close(self) -> None:
+        """Wait for the answers that are still open, then close on the broker.
+
+        What is unanswered when the time-out of sends has passed has an unknown outcome.
+        """
+        if self.closed or self._closing:
+            return
+        self._closing = True
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.send_timeout_s):
+                    await self.flush()
+            connection, self.connection = self.connection, None
+            if connection is not None:
+                request_id = connection.new_request_id()
+                goodbye = requests.close_producer(self._id, request_id)
+                with suppress(OutcomeUnknown, BrokerRefused):  # it is gone either way
+                    await connection.request(request_id, [encode(goodbye)])
+                connection.producers.pop(self._id, None)
+        finally:
+            self.abandon()
+
+    # --- attaching ---------------------------------------------------------------------------
+
+    def on_connection_lost(self) -> None:
+        """See `Attached.on_connection_lost`."""
+        super().on_connection_lost()
+        self._in_flight.connection_lost()
+
+    def detach(self, connection: BrokerConnection) -> None:
+        """See `Attachment.detach`."""
+        connection.producers.pop(self._id, None)
+        request_id = connection.new_request_id()
+        connection.write([encode(requests.close_producer(self._id, request_id))])
 
     async def attach(self, connection: BrokerConnection) -> None:
         """See `Attachment.attach`."""
         self._epoch += 1
         request_id = connection.new_request_id()
         connection.producers[self._id] = self
+        wanted = requests.producer(
+            str(self.topic),
+            self._id,
+            request_id,
+            name=self.name or None,
+            name_is_users=bool(self._settings.name),
+            epoch=self._epoch,
+            properties=self._settings.properties,
+            schema=self._schema,
+        )
         try:
-            answer = await connection.request(
-                request_id,
-                [
-                    encode(
-                        requests.producer(
-                            str(self.topic),
-                            self._id,
-                            request_id,
-                            name=self.name or None,
-                            name_is_users=self._named_by_user,
-                            epoch=self._epoch,
-                        )
-                    )
-                ],
-            )
+            answer = await connection.request(request_id, [encode(wanted)])
         except BaseException:
             connection.producers.pop(self._id, None)
             raise
         if connection.closed or self._id not in connection.producers:
             raise OutcomeUnknown("closed right after it was opened")
         if self.closed:
-            del connection.producers[self._id]
-            request_id = connection.new_request_id()
-            connection.write([encode(requests.close_producer(self._id, request_id))])
+            self.detach(connection)
             return
-        self.name = answer.producer_name
+        if self._epoch == 0 or not self.name:
+            self._next_sequence_id = max(self._next_sequence_id, answer.last_sequence_id + 1)
+        self.name = self._packer.producer_name = answer.producer_name
+        self._packer.schema_version = answer.schema_version
         self.connection = connection
-        for op in self._in_flight:
-            connection.write(send_frame(self._id, op.sequence_id, 1, op.entry))
+        self._pump()
 
-    def on_receipt(self, receipt: SendReceipt) -> None:
-        """See `ReceiptTaker.on_receipt`."""
-        if self.connection is None:
-            return  # of what was sent before the broker closed us; it is sent again
-        if not self._in_flight or receipt.sequence_id < self._in_flight[0].sequence_id:
-            return  # of an entry that was sent twice and answered before
-        op = self._in_flight[0]
-        if op.sequence_id != receipt.sequence_id:
-            raise ProtocolError(
-                f"receipt of {receipt.sequence_id} came before the one of {op.sequence_id}"
-            )
-        self._in_flight.popleft()
-        if not op.receipt.done():
-            op.receipt.set_result(Position(receipt.ledger_id, receipt.entry_id))
 
-    def on_send_error(self, sequence_id: int, code: int, text: str) -> None:
-        """See `ReceiptTaker.on_send_error`."""
-        # A refusal is immediate and overtakes the receipts of what was sent before.
-        for op in self._in_flight:
-            if op.sequence_id == sequence_id:
-                self._in_flight.remove(op)
-                if not op.receipt.done():
-                    op.receipt.set_exception(BrokerRefused(code, text))
-                return
-
-    def gave_up(self, error: Exception) -> None:
-        """See `Attachment.gave_up`."""
-        while self._in_flight:
-            op = self._in_flight.popleft()
-            if not op.receipt.done():
-                op.receipt.set_exception(OutcomeUnknown(str(error)))
-
-    async def close(self) -> None:
-        """Close on the broker; what is unanswered then has an unknown outcome."""
-        if self.closed:
-            return
-        self.closed = True
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            request_id = connection.new_request_id()
-            with suppress(OutcomeUnknown, BrokerRefused):  # it is gone either way
-                await connection.request(
-                    request_id, [encode(requests.close_producer(self._id, request_id))]
-                )
-            connection.producers.pop(self._id, None)
-        self.let_go()
-        self.gave_up(OutcomeUnknown("the producer was closed"))
+def _fail_all(waiters: list[_Answer], error: Exception) -> None:
+    for answer in waiters:
+        if not answer.done():
+            answer.set_exception(error)
+            answer.exception()  # a caller who does not look is not an error of the loop

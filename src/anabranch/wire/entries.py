@@ -160,6 +160,22 @@ def build_entry(metadata: MessageMetadata, payload: Buffer) -> bytes:
     return b"".join((_head.pack(MAGIC_CRC32C, checksum), size, head, payload))
 
 
+def parse_entry(entry: Buffer) -> tuple[MessageMetadata, memoryview]:
+    """Read all that the producer said about the entry, and where its payload is.
+
+    Raises:
+        ProtocolError: if the entry or its metadata is malformed.
+    """
+    start, end = _metadata_range(entry)
+    return parse_message_metadata(bytes(entry[start:end])), memoryview(entry)[end:]
+
+
+def batch_part(metadata: SingleMessageMetadata, payload: Buffer) -> bytes:
+    """Make one message of a batch; parts are joined and compressed together."""
+    head = metadata.SerializeToString()
+    return b"".join((_u32.pack(len(head)), head, payload))
+
+
 def split_batch(payload: Buffer, count: int) -> Iterator[tuple[SingleMessageMetadata, memoryview]]:
     """Cut the payload of a batch, after decryption and decompression, into its messages.
 

@@ -8,9 +8,8 @@ that was acknowledged arrives.
 import asyncio
 from typing import Final
 
-from anabranch.client import BrokerRefused, Client, Consumer
-from anabranch.errors import AnabranchError, OutcomeUnknown
-from anabranch.ids import Position
+from anabranch.client import Batching, BrokerRefused, Client, Consumer, MessageId
+from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
 from anabranch.runtime import Runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -42,8 +41,14 @@ RUN: Final = "00" * 8
 PRODUCERS: Final = 2
 MESSAGES_EACH: Final = 300
 KEYS: Final = 7
+ANSWERED_OF_TEN: Final = 3
+"""How many acknowledgements wait for their answer; each is a write and a round trip."""
+BATCHING: Final = Batching(messages_max=10, delay_s=0.05)
 FAULTS: Final = 8
 DRAIN_S_MAX: Final = 300.0
+PATIENCE_S: Final = 2.0
+"""How long a client waits at most before it cancels what it waits for."""
+CANCELLED_ONE_OF: Final = 20
 ORDERED, QUEUE = "ordered", "queue"
 _NOT_TIMED: Final = "C14"
 """How long clients wait is up to the faults here, not to the server."""
@@ -67,8 +72,8 @@ class Story:
         self.acknowledged: set[tuple[int, int]] = set()
         """Sends that were answered."""
         self.delivered: dict[str, set[tuple[int, int]]] = {ORDERED: set(), QUEUE: set()}
-        self.settled: set[Position] = set()
-        """Entries of the ordered subscription whose acknowledgement was answered."""
+        self.settled: set[MessageId] = set()
+        """Messages of the ordered subscription whose acknowledgement was answered."""
         self.progress = asyncio.Event()
 
     def add(self, record: Record) -> None:
@@ -90,26 +95,38 @@ class Story:
         assert not verdict.reasons, verdict.as_text()
 
 
+def place_of(message_id: MessageId) -> Place:
+    """Where a message is, in the words of a history."""
+    return Place(-1, message_id.ledger_id, message_id.entry_id, message_id.batch_index)
+
+
 async def produce(story: Story, runtime: Runtime, number: int) -> None:
     """Publish and note every outcome."""
-    client = Client(URL, runtime, on_failure=story.fail)
-    producer = await client.producer(TOPIC, name=f"producer-{number}", in_flight_max=50)
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    producer = await client.producer(
+        TOPIC,
+        name=f"producer-{number}",
+        batching=BATCHING if number % 2 else None,
+        pending_messages_max=50,
+    )
     attachments = producer.attachments
-    waiting: list[asyncio.Future[Position]] = []
+    waiting: list[asyncio.Future[MessageId]] = []
 
-    def answered(seq: int, answer: asyncio.Future[Position]) -> None:
+    def answered(seq: int, answer: asyncio.Future[MessageId]) -> None:
         nonlocal attachments
         if producer.attachments != attachments:
             attachments = producer.attachments
             story.add(Event(CONNECTION_LOST, f"producer {number}", number))
+        if answer.cancelled():
+            story.add(Sent(number, 0, seq, Outcome.UNKNOWN, None, "nobody waited"))
+            return
         error = answer.exception()
         if error is None:
-            position = answer.result()
-            place = Place(-1, position.ledger_id, position.entry_id, -1)
+            place = place_of(answer.result())
             story.acknowledged.add((number, seq))
             story.add(Sent(number, 0, seq, Outcome.OK, place))
         else:
-            refused = isinstance(error, BrokerRefused)
+            refused = isinstance(error, BrokerRefused | Unreachable)
             outcome = Outcome.FAIL if refused else Outcome.UNKNOWN
             story.add(Sent(number, 0, seq, outcome, None, str(error)))
 
@@ -119,9 +136,18 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
             run=RUN, producer=number, epoch=0, seq=seq, key=key, length=runtime.entropy.below(500)
         )
         story.add(Send(number, 0, seq, key, crc))
-        answer = await producer.send_soon(data, key=key)
+        try:
+            async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+                answer = await producer.send_soon(data, key=key)
+        except TimeoutError:
+            story.world.reach("send cancelled before it was sent")
+            story.add(Sent(number, 0, seq, Outcome.FAIL, None, "there was no room"))
+            continue
         answer.add_done_callback(lambda done, seq=seq: answered(seq, done))  # type: ignore[misc]
         waiting.append(answer)
+        if runtime.entropy.below(CANCELLED_ONE_OF) == 0:
+            story.world.reach("send cancelled")
+            asyncio.get_running_loop().call_later(runtime.entropy.uniform(0, 0.1), answer.cancel)
         await asyncio.sleep(runtime.entropy.uniform(0.0, 0.05))
     await asyncio.wait(waiting)
     await client.close()
@@ -129,9 +155,9 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
 
 async def consume(story: Story, runtime: Runtime, name: str, subscription: str) -> None:
     """Receive and acknowledge until told to stop by being crashed."""
-    client = Client(URL, runtime, on_failure=story.fail)
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
     kind = SubscriptionType.EXCLUSIVE if subscription == ORDERED else SubscriptionType.SHARED
-    consumer = await client.subscribe(
+    consumer = await client.consumer(
         TOPIC,
         subscription,
         subscription_type="exclusive" if subscription == ORDERED else "shared",
@@ -140,40 +166,54 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
     story.add(Subscribed(subscription, name, kind))
     story.progress.set()
     while True:
-        message = await consumer.receive()
-        said = payload.parse(message.payload)
-        position = message.position
-        place = Place(-1, position.ledger_id, position.entry_id, -1)
+        try:
+            async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+                message = await consumer.receive()
+        except TimeoutError:
+            story.world.reach("receive cancelled")
+            continue
+        said = payload.parse(message.value)
         story.add(
             Delivery(
                 subscription, name, said.producer, said.epoch, said.seq, said.key,
-                said.checksum, place,
+                said.checksum, place_of(message.id),
             )
         )  # fmt: skip
         if subscription == ORDERED:
-            assert position not in story.settled, f"{position} came again after its settled ack"
+            settled = message.id in story.settled
+            assert not settled, f"{message.id} came again after its settled ack"
         story.delivered[subscription].add((said.producer, said.seq))
         story.progress.set()
-        await acknowledge(story, runtime, consumer, position, ordered=subscription == ORDERED)
+        await acknowledge(story, runtime, consumer, message.id, ordered=subscription == ORDERED)
 
 
 async def acknowledge(
-    story: Story, runtime: Runtime, consumer: Consumer, position: Position, *, ordered: bool
+    story: Story, runtime: Runtime, consumer: Consumer, done: MessageId, *, ordered: bool
 ) -> None:
     """Acknowledge one way or the other; only an answer settles it."""
     choice = runtime.entropy.below(10)
     if choice == 0:
-        story.world.reach("ask for redelivery")
-        consumer.redeliver()
+        if ordered or runtime.entropy.below(2):
+            story.world.reach("ask for redelivery")
+            consumer.redeliver()
+        else:
+            story.world.reach("refuse one message")
+            consumer.negative_acknowledge(done, delay_s=runtime.entropy.uniform(0.0, 1.0))
+        return
+    cumulative = ordered and choice == 1
+    if choice > ANSWERED_OF_TEN:
+        await consumer.acknowledge(done, cumulative=cumulative)
         return
     try:
-        await consumer.acknowledge(position, cumulative=ordered and choice == 1)
-    except OutcomeUnknown:
+        async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
+            await consumer.acknowledge(done, cumulative=cumulative, wait=True)
+    except (OutcomeUnknown, BrokerRefused, TimeoutError):
+        # A refused one may become durable with a later one: a cursor is written as a whole.
         story.world.reach("acknowledgement in doubt")
         return
     story.world.reach("acknowledgement answered")
     if ordered:
-        story.settled.add(position)
+        story.settled.add(done)
 
 
 @scenario(
@@ -182,6 +222,10 @@ async def acknowledge(
         "acknowledgement answered",
         "acknowledgement in doubt",
         "ask for redelivery",
+        "refuse one message",
+        "receive cancelled",
+        "send cancelled",
+        "send cancelled before it was sent",
         "fault crash",
         "fault power_cut",
         "fault pause",

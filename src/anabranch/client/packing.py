@@ -1,0 +1,225 @@
+"""From messages to entries and back: batches, compression, checksums. Pure."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from anabranch import limits
+from anabranch.client.compression import compress, decompress
+from anabranch.client.message import Message, MessageId
+from anabranch.errors import ConfigError, InputError, ProtocolError
+from anabranch.generated import pulsar_api_pb2 as pb
+from anabranch.wire import (
+    Buffer,
+    batch_part,
+    build_entry,
+    parse_entry,
+    split_batch,
+    verify_checksum,
+)
+from anabranch.wire import Message as Delivered
+
+_BITS = 64
+_WORD = 2**_BITS - 1
+
+
+class Outgoing(NamedTuple):
+    """A message to be sent."""
+
+    value: bytes | None
+    """None says that the key has no value any more."""
+    key: str | bytes | None
+    ordering_key: bytes | None
+    properties: Mapping[str, str] | None
+    event_time_ms: int | None
+    sequence_id: int
+
+    @property
+    def size(self) -> int:
+        """What it takes in an entry, roughly and rather too much."""
+        size = (
+            limits.MESSAGE_OVERHEAD_BYTES + len(self.value or b"") + len(self.ordering_key or b"")
+        )
+        if self.key is not None:
+            size += 2 * len(self.key)
+        if self.properties:
+            size += sum(
+                len(key.encode()) + len(value.encode()) + limits.MESSAGE_OVERHEAD_BYTES
+                for key, value in self.properties.items()
+            )
+        return size
+
+
+def _describe(about: pb.MessageMetadata | pb.SingleMessageMetadata, message: Outgoing) -> None:
+    """Set the fields that entries and messages in batches have alike."""
+    about.sequence_id = message.sequence_id
+    if message.key is not None:
+        _set_key(about, message.key)
+    if message.ordering_key is not None:
+        about.ordering_key = message.ordering_key
+    if message.properties:
+        about.properties.extend(
+            [pb.KeyValue(key=key, value=value) for key, value in message.properties.items()]
+        )
+    if message.event_time_ms is not None:
+        about.event_time = message.event_time_ms
+    if message.value is None:
+        about.null_value = True
+
+
+def _set_key(about: pb.MessageMetadata | pb.SingleMessageMetadata, key: str | bytes) -> None:
+    if isinstance(key, str):
+        about.partition_key = key
+        return
+    about.partition_key = base64.b64encode(key).decode()
+    about.partition_key_b64_encoded = True
+
+
+class Packer:
+    """Makes the entries of one producer."""
+
+    def __init__(self, compression: pb.CompressionType) -> None:
+        self._compression = compression
+        self.producer_name = ""
+        self.schema_version = b""
+
+    def _metadata(self, sequence_id: int, publish_time_ms: int) -> pb.MessageMetadata:
+        metadata = pb.MessageMetadata(
+            producer_name=self.producer_name, sequence_id=sequence_id, publish_time=publish_time_ms
+        )
+        if self.schema_version:
+            metadata.schema_version = self.schema_version
+        return metadata
+
+    def _finish(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        # Nothing stays as it is: packed, the C++ client takes it for damaged and drops it.
+        if self._compression and payload:
+            metadata.compression = self._compression
+            metadata.uncompressed_size = len(payload)
+            payload = compress(self._compression, payload)
+        return build_entry(metadata, payload)
+
+    def single(self, message: Outgoing, publish_time_ms: int) -> bytes:
+        """Make the entry of one message."""
+        metadata = self._metadata(message.sequence_id, publish_time_ms)
+        _describe(metadata, message)
+        return self._finish(metadata, message.value or b"")
+
+    def batch(self, messages: Sequence[Outgoing], publish_time_ms: int) -> bytes:
+        """Make one entry of several messages, or of one that came alone."""
+        first, last = messages[0], messages[-1]
+        metadata = self._metadata(first.sequence_id, publish_time_ms)
+        metadata.highest_sequence_id = last.sequence_id
+        metadata.num_messages_in_batch = len(messages)
+        # What is spread by key is spread by the entry's: the first message speaks for all.
+        if first.key is not None:
+            _set_key(metadata, first.key)
+        if first.ordering_key is not None:
+            metadata.ordering_key = first.ordering_key
+        parts = []
+        for message in messages:
+            value = message.value or b""
+            about = pb.SingleMessageMetadata(payload_size=len(value))
+            _describe(about, message)
+            parts.append(batch_part(about, value))
+        return self._finish(metadata, b"".join(parts))
+
+
+def check_outgoing(message: Outgoing) -> None:
+    """Refuse what cannot be sent, before anything is changed.
+
+    Raises:
+        InputError: naming what is wrong with the message.
+    """
+    if message.value is not None and not isinstance(message.value, bytes | bytearray | memoryview):
+        raise InputError(f"a message is bytes or None, not {type(message.value).__name__}")
+    if message.event_time_ms is not None and not 0 <= message.event_time_ms < 2**63:
+        raise InputError(f"event_time_ms must not be negative: {message.event_time_ms}")
+    if not 0 <= message.sequence_id < 2**63:
+        raise InputError(f"sequence_id must not be negative: {message.sequence_id}")
+
+
+def bits_of(words: Sequence[int] | None, count: int) -> int:
+    """The bits of a set that travels as 64-bit words; None stands for all ones."""
+    everything = (1 << count) - 1
+    if words is None:
+        return everything
+    bits = 0
+    for number, word in enumerate(words):
+        bits |= (word & _WORD) << (number * _BITS)
+    return bits & everything
+
+
+def words_of(bits: int) -> tuple[int, ...]:
+    """Undo `bits_of`: words as the wire has them, signed."""
+    words = []
+    while bits:
+        word = bits & _WORD
+        words.append(word - 2**_BITS if word >> (_BITS - 1) else word)
+        bits >>= _BITS
+    return tuple(words)
+
+
+def unpack(delivered: Delivered, topic: str) -> list[Message]:
+    """Cut an entry into the messages that are still to be shown.
+
+    An entry that cannot be read becomes one message that says why.
+    """
+    place = (delivered.ledger_id, delivered.entry_id, delivered.partition)
+    metadata = pb.MessageMetadata()
+    try:
+        if not verify_checksum(delivered.entry):
+            raise ProtocolError("the checksum of the entry does not match")
+        metadata, payload = parse_entry(delivered.entry)
+        readable = _readable(metadata, payload)
+        if not metadata.HasField("num_messages_in_batch"):
+            value = bytes(readable)
+            return [
+                Message(
+                    topic, MessageId(*place), metadata, metadata, value, delivered.redelivery_count
+                )
+            ]
+        count = metadata.num_messages_in_batch
+        shown = bits_of(delivered.ack_set, count)
+        return [
+            Message(
+                topic,
+                MessageId(*place, index, count),
+                metadata,
+                about,
+                bytes(value),
+                delivered.redelivery_count,
+            )
+            for index, (about, value) in enumerate(split_batch(readable, count))
+            if shown >> index & 1 and not about.compacted_out
+        ]
+    except (ProtocolError, ConfigError) as problem:
+        return [
+            Message(
+                topic, MessageId(*place), metadata, metadata, b"", delivered.redelivery_count,
+                problem,
+            )
+        ]  # fmt: skip
+
+
+def _readable(metadata: pb.MessageMetadata, payload: Buffer) -> Buffer:
+    if metadata.encryption_keys:
+        raise ConfigError("the entry is encrypted, and this client has no keys")
+    if metadata.num_chunks_from_msg > 1:
+        raise ConfigError("the entry is a chunk of a larger message, which is not served yet")
+    if metadata.uncompressed_size > limits.UNCOMPRESSED_BYTES_MAX:
+        raise ProtocolError(
+            f"an entry that says it unpacks to {metadata.uncompressed_size} bytes; "
+            f"at most {limits.UNCOMPRESSED_BYTES_MAX} are unpacked"
+        )
+    return decompress(metadata.compression, payload, metadata.uncompressed_size)
+
+
+def messages_charged(delivered: Delivered) -> int:
+    """How many permits the broker took for an entry."""
+    try:
+        metadata, _ = parse_entry(delivered.entry)
+    except ProtocolError:
+        return 1
+    count = max(1, metadata.num_messages_in_batch)
+    return bits_of(delivered.ack_set, count).bit_count() if delivered.ack_set else count
