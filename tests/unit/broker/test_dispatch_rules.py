@@ -143,11 +143,32 @@ def test_an_acknowledged_replay_is_dropped() -> None:
     assert dispatcher.redelivery_count(Position(1, 0)) == 0
 
 
-def test_too_many_unacknowledged_messages_stop_a_consumer() -> None:
+def test_too_many_unacknowledged_messages_stop_a_consumer_until_half_are_acknowledged() -> None:
     dispatcher = SharedDispatcher()
     first, _ = consumer(1, permits=10 * limits.UNACKED_MESSAGES_PER_CONSUMER_MAX)
     dispatcher.add(first)
-    dispatcher.dispatch(entries(0, messages=limits.UNACKED_MESSAGES_PER_CONSUMER_MAX))
+    quarter = limits.UNACKED_MESSAGES_PER_CONSUMER_MAX // 4
+    dispatcher.dispatch(entries(0, 1, 2, 3, messages=quarter))
     assert dispatcher.entries_wanted() == 0
     dispatcher.acknowledged(first, [Position(1, 0)])
+    assert dispatcher.entries_wanted() == 0
+    dispatcher.partly_acknowledged(first, Position(1, 1), 1)
+    assert dispatcher.entries_wanted() == 0
+    dispatcher.acknowledged(first, [Position(1, 1)])
     assert dispatcher.entries_wanted() > 0
+    assert first.unacked_messages == 2 * quarter
+
+
+def test_parts_of_a_batch_count_by_their_messages() -> None:
+    dispatcher = SharedDispatcher()
+    (first, _), (second, _) = consumer(1, permits=100), consumer(2)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    dispatcher.dispatch(entries(0, 1, messages=10))
+    dispatcher.partly_acknowledged(second, Position(1, 0), 4)
+    assert first.unacked_messages == 14, "whoever acknowledges, the holder is relieved"
+    dispatcher.partly_acknowledged(first, Position(1, 0), 4)
+    dispatcher.partly_acknowledged(first, Position(1, 7), 4)
+    assert first.unacked_messages == 14
+    dispatcher.redeliver(first, None)
+    assert first.unacked_messages == 0

@@ -1,13 +1,14 @@
 """A broker in memory, and a client that is nothing but bytes: what the session tests stand on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from anabranch.broker import Broker, BrokerSettings, Extensions
+from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore
-from anabranch.managed_ledger import ManagedLedgers
+from anabranch.managed_ledger import ManagedLedgerConfig, ManagedLedgers
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.real import real_runtime
@@ -16,9 +17,13 @@ from anabranch.wire import (
     BaseCommand,
     Command,
     Decoder,
+    Message,
     MessageMetadata,
+    SendReceipt,
     build_entry,
     encode,
+    flow,
+    payload_of,
     requests,
     send_frame,
 )
@@ -104,15 +109,39 @@ class Wire:
             requests.subscribe(TOPIC, "s", sub_type, number, 200 + number, **options)  # type: ignore[arg-type]
         )
 
-    def publish(self, sequence_id: int, payload: bytes, number: int = 1) -> None:
-        metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1)
+    def publish(
+        self, sequence_id: int, payload: bytes, number: int = 1, publish_time: int = 1
+    ) -> None:
+        metadata = MessageMetadata(
+            producer_name="p", sequence_id=sequence_id, publish_time=publish_time
+        )
         parts = send_frame(number, sequence_id, 1, build_entry(metadata, payload))
         self.session.data_received(b"".join(parts))
+
+    async def published(self, count: int, times: Sequence[int] | None = None) -> list[Position]:
+        """Publish numbers, at given times if any; return where they are."""
+        positions = []
+        for n in range(count):
+            self.publish(n, b"%d" % n, publish_time=times[n] if times else 1)
+            receipt = await self.next()
+            assert type(receipt) is SendReceipt, receipt
+            positions.append(Position(receipt.ledger_id, receipt.entry_id))
+        return positions
+
+    async def read(self, count: int, number: int = 1) -> list[int]:
+        """Permit so many messages and return the numbers in them."""
+        if count:
+            self.session.data_received(flow(number, count))
+        messages = [await self.next() for _ in range(count)]
+        assert all(type(each) is Message for each in messages), messages
+        return [int(bytes(payload_of(each.entry))) for each in messages]
 
 
 @asynccontextmanager
 async def running_broker(
-    settings: BrokerSettings | None = None, extensions: Extensions | None = None
+    settings: BrokerSettings | None = None,
+    extensions: Extensions | None = None,
+    config: ManagedLedgerConfig | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker on memory stores; a failed background task fails the test."""
     failures: list[BaseException] = []
@@ -120,7 +149,7 @@ async def running_broker(
     runtime = real_runtime()
     metadata = await open_store("memory:", runtime)
     ledgers = MemoryLedgerStore()
-    managed = ManagedLedgers(metadata=metadata, ledgers=ledgers, runtime=runtime)
+    managed = ManagedLedgers(metadata=metadata, ledgers=ledgers, runtime=runtime, config=config)
     broker = Broker(
         runtime=runtime,
         metadata=metadata,

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from anabranch import limits
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.dispatch import SharedDispatcher
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import LastMessage, Topic
 from anabranch.ids import Position
 from anabranch.managed_ledger import Cursor
+from anabranch.managed_ledger.cursors import Cursors
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 from anabranch.wire import BaseCommand, MessageIdData, publish_time_ms
@@ -72,10 +74,15 @@ async def seek_goes_too_far(
     await original("seek_goes_too_far")(self, self._ledger.next_position(position), ack_set)
 
 
-@planted("seek_moves_the_caller_alone", target="anabranch.broker.subscription:Subscription._rewind")
-def seek_moves_the_caller_alone(self: Subscription) -> None:
-    """Reading goes on where it was although the cursor has moved."""
-    self._generation += 1
+@planted("seek_moves_one_alone", target="anabranch.broker.subscription:Subscription._move")
+def seek_moves_one_alone(
+    self: Subscription, position: Position, ack_set: Sequence[int] = ()
+) -> None:
+    """A seek sends one consumer away; the others go on as if nothing had happened."""
+    self.cursor.reset(position, ack_set)
+    for consumer in self.consumers[:1]:
+        self.remove_consumer(consumer)
+        consumer.disconnect()
 
 
 @planted("time_is_passed_over", target="anabranch.broker.subscription:_is_published_before")
@@ -107,3 +114,30 @@ async def a_batch_ends_at_its_entry(self: Topic) -> LastMessage:
 )
 def reader_leaves_its_place(self: Subscription) -> None:
     """What a reader had read is remembered after it went away."""
+
+
+@planted("seek_keeps_what_is_being_read", target="anabranch.broker.subscription:Subscription._read")
+async def seek_keeps_what_is_being_read(
+    self: Subscription, start: Position, count: int, replays: list[Position], generation: int
+) -> None:
+    """What was being read when a seek came is delivered to those who come back after it."""
+    del generation
+    entries = await self._ledger.read(start, count, limits.READ_BATCH_BYTES_MAX)
+    self._reading = False
+    if self._deliver(entries, replays):
+        self.wake()
+
+
+@planted("seek_answered_before_durable", target="anabranch.broker.subscription:Subscription.seek")
+async def seek_answered_before_durable(
+    self: Subscription, position: Position, ack_set: Sequence[int] = ()
+) -> None:
+    """A seek is answered while it is only in memory."""
+    self._move(position, ack_set)
+
+
+@planted("readers_hold_back_trimming", target="anabranch.managed_ledger.cursors:Cursors.slowest")
+def readers_hold_back_trimming(self: Cursors) -> Position | None:
+    """Nothing is removed that some reader has not read."""
+    cursors = (*self.by_name.values(), *self._transient)
+    return min((cursor.mark_delete for cursor in cursors), default=None)
