@@ -3,25 +3,28 @@
 The same drill on a server that forgets everything must end in violations, or it proves nothing.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from anabranch.testing.crash_drill import CrashDrill, DrillSettings
 from anabranch.testing.made_histories import broken_rules
+from anabranch.testing.planted import child_command
 
 pytestmark = pytest.mark.timeout(400)
 
-SERVER = (sys.executable, "-m", "anabranch", "standalone")
 PLACE = ("--port", "{port}", "--web-port", "{web_port}", "--data", "{data}")
 SLOWNESS = {"C14"}
 """How fast a server serves again depends on what else the machine does."""
 
 
-@pytest.mark.goal("check.C1")
+def server() -> tuple[str, ...]:
+    return tuple(child_command("anabranch", "standalone", *PLACE))
+
+
+@pytest.mark.goal("check.C1", part="kill -9", broken_by="unproven_tail_is_cut")
 async def test_ten_kills_break_no_promise(tmp_path: Path) -> None:
-    settings = DrillSettings(command=(*SERVER, *PLACE), kills=10, seed=20, rate=200.0)
+    settings = DrillSettings(command=server(), kills=10, seed=20, rate=200.0)
     verdict = await CrashDrill(settings, tmp_path).run()
     assert broken_rules(verdict) <= SLOWNESS, verdict.as_text()
     assert verdict.reasons == []
@@ -29,9 +32,9 @@ async def test_ten_kills_break_no_promise(tmp_path: Path) -> None:
     assert verdict.counts["redeliveries"] > 0, "no kill hit anything in flight"
 
 
-@pytest.mark.goal("check.C8")
+@pytest.mark.goal("check.C8", part="kill -9", broken_by="divergence_is_only_counted")
 async def test_server_that_forgets_everything_is_caught(tmp_path: Path) -> None:
     forget = ("sh", "-c", 'rm -rf "$0"/* && exec "$@"', "{data}")
-    settings = DrillSettings(command=(*forget, *SERVER, *PLACE), kills=1, seed=21, rate=200.0)
+    settings = DrillSettings(command=(*forget, *server()), kills=1, seed=21, rate=200.0)
     verdict = await CrashDrill(settings, tmp_path).run()
     assert "C8" in broken_rules(verdict), verdict.as_text()

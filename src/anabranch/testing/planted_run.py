@@ -3,7 +3,8 @@
     pytest --planted journal_skips_sync tests/unit/ledgers
 
 The bug is in place before any test is collected, and a run with one leaves no results behind. With
-`--planted-report FILE` the run writes how each failed test failed, for `prove.py` to judge.
+`--planted-report FILE` the run writes how each failed test failed, for `prove.py` to judge; of a
+test with parameters the first red case ends it.
 
 A test that looks for something with seeds takes the fixture `seeds`:
 
@@ -26,6 +27,7 @@ from typing import Any, Final
 import pytest
 
 from anabranch.errors import InputError
+from anabranch.testing.proofs import function_of
 
 Seeds = Callable[[int], Iterator[int]]
 """Asked for a number of seeds, gives that many, or as many as the run was told to try."""
@@ -46,6 +48,7 @@ _TEXT_CHARS_MAX: Final = 2000
 _seed_key = pytest.StashKey[int]()
 _stack_key = pytest.StashKey[ExitStack]()
 _report_key = pytest.StashKey[list[dict[str, Any]]]()
+_noticed_key = pytest.StashKey[set[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,6 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put the bug in place before anything is collected."""
+    config.stash[_report_key] = []
+    config.stash[_noticed_key] = set()
     name = config.getoption("planted")
     if name is None:
         return
@@ -79,18 +84,23 @@ def pytest_configure(config: pytest.Config) -> None:
     except InputError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[_stack_key] = stack
-    config.stash[_report_key] = []
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Take the bug out, and leave the report."""
     stack = config.stash.get(_stack_key, None)
-    if stack is None:
-        return
-    stack.close()
+    if stack is not None:
+        stack.close()
     path = config.getoption("planted_report")
-    if path:
+    if path is not None and _report_key in config.stash:
         Path(path).write_text(json.dumps(config.stash[_report_key], indent=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out further cases of a test that went red already."""
+    if function_of(item.nodeid) in item.config.stash[_noticed_key]:
+        pytest.skip("another case noticed the bug")
 
 
 @pytest.fixture
@@ -116,19 +126,21 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note how a test failed."""
     report = yield
-    notes = item.config.stash.get(_report_key, None)
-    if notes is not None and report.failed and call.excinfo is not None:
-        error = call.excinfo.value
-        doubt = why_suspicious(error, item.config.getoption("planted"))
-        notes.append(
-            {
-                "test": item.nodeid,
-                "phase": report.when,
-                "error": f"{type(error).__name__}: {error}"[:_TEXT_CHARS_MAX],
-                "doubt": doubt,
-                "seed": _seed_of(item),
-            }
-        )
+    config = item.config
+    if config.getoption("planted_report") is None or call.excinfo is None or not report.failed:
+        return report
+    error = call.excinfo.value
+    config.stash[_noticed_key].add(function_of(item.nodeid))
+    config.stash[_report_key].append(
+        {
+            "test": item.nodeid,
+            "phase": report.when,
+            "error": f"{type(error).__name__}: {error}"[:_TEXT_CHARS_MAX],
+            "doubt": why_suspicious(error, config.getoption("planted") or ""),
+            "seed": _seed_of(item),
+            "seconds": call.duration,
+        }
+    )
     return report
 
 

@@ -42,9 +42,15 @@ from anabranch.testing.smallness import check_smallness
 SEEDS: Final = 500
 SEED_MINUTES: Final = 5.0
 _RUN_S_MAX: Final = 420
-"""One run of pytest: a hunt with seeds, and time to start and stop."""
-_GUESS_S: Final = 8.0
-"""How long a proof takes that was never made, until some were."""
+"""For each test of a run of pytest: a hunt with seeds, and time to start and stop."""
+_START_S: Final = 4.0
+"""What starting pytest costs, for a look ahead."""
+_GUESS_S: Final = 10.0
+"""How long a proof takes that was never made."""
+_PYTEST: Final = (
+    *(sys.executable, "-m", "pytest", "-q", "--tb=short", "-n", "0"),
+    *("-p", "no:cacheprovider", "--no-results"),
+)
 _INTERRUPTED: Final = 130
 
 
@@ -78,74 +84,114 @@ def candidates_of(claims: Iterable[Claim], bugs: Mapping[str, PlantedBug]) -> di
     return dict(sorted(found.items()))
 
 
-def _pytest(cases: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
-    # One process each: a bug must not leak into the next proof.
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-x", "-n", "0"]
-    command += ["-p", "no:cacheprovider", "--no-results", *options, *cases]
-    try:
-        return subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_RUN_S_MAX
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotProven(f"the tests did not end within {_RUN_S_MAX} s") from error
+Note = Mapping[str, Any]
+"""How one test failed, as `planted_run` reports it."""
 
 
-def verdict_on(notes: Sequence[Mapping[str, Any]], *, exit_code: int, output: str) -> str:
-    """The seed at which a run with a bug went red, or "-".
-
-    Raises:
-        NotProven: if the run was not red, or not for a reason that counts.
-    """
-    if exit_code == 0:
-        raise NotProven("no test noticed it")
-    if not notes:
-        last = "\n".join(output.splitlines()[-15:])
-        raise NotProven(f"the tests did not run at all:\n{last}")
-    first = notes[0]
-    if first["phase"] != "call":
-        raise NotProven(f"the test failed in its {first['phase']}, not itself: {first['error']}")
-    if first["doubt"]:
-        raise NotProven(f"suspicious: {first['doubt']}\n({first['error']})")
-    return str(first["seed"])
-
-
-def prove(candidate: Candidate) -> Proof:
-    """Red with the bug, green without.
-
-    Raises:
-        NotProven: if it is not so.
-    """
-    began_s = time.monotonic()
+def _pytest(candidates: Sequence[Candidate], *options: str) -> tuple[list[Note], int, str]:
+    """Run all their cases in a process of its own; what failed, exit code, end of the output."""
+    # Sorted as pytest would run them, and without repeats.
+    cases = sorted({case for candidate in candidates for case in candidate.cases})
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        red = _pytest(
-            candidate.cases,
-            *("--planted", candidate.bug.name, "--planted-report", str(report)),
-            *("--seeds", str(SEEDS), "--seed-minutes", str(SEED_MINUTES)),
-        )
+        command = [*_PYTEST, "--planted-report", str(report), *options, *cases]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_RUN_S_MAX * len(candidates),
+            )
+        except subprocess.TimeoutExpired:
+            return [], -1, "the tests did not come to an end"
         notes = json.loads(report.read_text()) if report.exists() else []
-    seed = verdict_on(notes, exit_code=red.returncode, output=red.stdout + red.stderr)
-    taken_s = time.monotonic() - began_s
-    green = _pytest(candidate.cases)
-    if green.returncode != 0:
-        last = "\n".join(green.stdout.splitlines()[-15:])
-        raise NotProven(f"the test fails without the bug too:\n{last}")
-    digest = digest_of(candidate.bug, candidate.function)
-    return Proof(candidate.bug.name, candidate.function, digest, seed, taken_s)
+    return notes, done.returncode, "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+
+
+def verdict_on(note: Note | None, *, exit_code: int, output: str) -> Note:
+    """What a test's first failure with the bug in place is worth.
+
+    Raises:
+        NotProven: if there is none, or not for a reason that counts.
+    """
+    if note is None and exit_code in (0, 1):
+        raise NotProven("no test noticed it")
+    if note is None:
+        raise NotProven(f"the tests did not run:\n{output}")
+    if note["phase"] != "call":
+        raise NotProven(f"the test failed in its {note['phase']}, not itself: {note['error']}")
+    if note["doubt"]:
+        raise NotProven(f"suspicious: {note['doubt']}\n({note['error']})")
+    return note
+
+
+class Prover:
+    """Makes proofs, bug by bug: red with it, green without."""
+
+    def __init__(self) -> None:
+        self._green: dict[str, str] = {}
+        """By test function that was run without a bug: empty, or how it failed."""
+
+    def prove(self, bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotProven]:
+        """Try all tests that claim to notice one bug."""
+        hunt = ("--seeds", str(SEEDS), "--seed-minutes", str(SEED_MINUTES))
+        notes, exit_code, output = _pytest(candidates, "--planted", bug, *hunt)
+        first = _first_by_function(notes)
+        results: dict[Key, Proof | NotProven] = {}
+        red: list[tuple[Candidate, Note]] = []
+        for candidate in candidates:
+            note = first.get(candidate.function)
+            try:
+                red.append((candidate, verdict_on(note, exit_code=exit_code, output=output)))
+            except NotProven as error:
+                results[candidate.key] = error
+        self._run_without([c for c, _ in red if c.function not in self._green])
+        for candidate, note in red:
+            if failure := self._green[candidate.function]:
+                results[candidate.key] = NotProven(f"it fails without the bug too: {failure}")
+                continue
+            digest = digest_of(candidate.bug, candidate.function)
+            results[candidate.key] = Proof(
+                *candidate.key, digest, str(note["seed"]), float(note["seconds"])
+            )
+        return results
+
+    def _run_without(self, candidates: Sequence[Candidate]) -> None:
+        if not candidates:
+            return
+        notes, exit_code, output = _pytest(candidates)
+        failed = _first_by_function(notes)
+        for candidate in candidates:
+            note = failed.get(candidate.function)
+            ran = exit_code in (0, 1)
+            self._green[candidate.function] = (
+                str(note["error"]) if note is not None else "" if ran else output
+            )
+
+
+def _first_by_function(notes: Iterable[Note]) -> dict[str, Note]:
+    found: dict[str, Note] = {}
+    for note in notes:
+        found.setdefault(function_of(note["test"]), note)
+    return found
 
 
 class Progress:
     """Says how far it is and how long it will take."""
 
     def __init__(self, wanted: Sequence[Candidate], record: Mapping[Key, Proof], jobs: int) -> None:
-        self._left = {c.key: record[c.key].seconds if c.key in record else _GUESS_S for c in wanted}
+        self._left = {
+            c.key: record[c.key].seconds + _START_S if c.key in record else _GUESS_S for c in wanted
+        }
         self._jobs = jobs
         self._total = len(wanted)
 
     def done(self, candidate: Candidate, words: str) -> None:
         """One more is finished."""
         del self._left[candidate.key]
-        left_s = 2 * sum(self._left.values()) / self._jobs
+        left_s = sum(self._left.values()) / self._jobs
         eta = f", about {left_s / 60:.0f} min left" if left_s > 60 else ""
         number = self._total - len(self._left)
         print(
@@ -161,34 +207,34 @@ def prove_all(
     jobs: int,
     minutes: float | None,
     path: Path,
-) -> tuple[list[str], int]:
-    """Prove what is wanted, keeping each proof; return what failed, and how many were not tried."""
-    progress = Progress(wanted, record, jobs)
+) -> tuple[int, int]:
+    """Prove what is wanted, keeping each proof; return how many failed and were not tried."""
+    progress, prover = Progress(wanted, record, jobs), Prover()
     end_s = time.monotonic() + minutes * 60 if minutes is not None else None
-    failed: list[str] = []
-    left_out = 0
+    by_bug: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in wanted:
+        by_bug[candidate.bug.name].append(candidate)
+    failed = left_out = 0
 
-    def attempt(candidate: Candidate) -> Proof | NotProven | None:
-        if end_s is not None and time.monotonic() > end_s:
-            return None
-        try:
-            return prove(candidate)
-        except NotProven as error:
-            return error
+    def attempt(bug: str) -> dict[Key, Proof | NotProven]:
+        is_late = end_s is not None and time.monotonic() > end_s
+        return {} if is_late else prover.prove(bug, by_bug[bug])
 
     pool = ThreadPoolExecutor(jobs)
     try:
-        for candidate, result in zip(wanted, pool.map(attempt, wanted), strict=True):
-            if isinstance(result, Proof):
-                record[result.bug, result.test] = result
-                save_record(record, path)
-                where = "" if result.seed == "-" else f" at seed {result.seed}"
-                progress.done(candidate, f"found{where} in {result.seconds:.1f} s")
-            elif result is None:
-                left_out += 1
-            else:
-                progress.done(candidate, f"NOT PROVEN: {result}")
-                failed.append(f"{candidate.bug.name}: {candidate.function}: {result}")
+        for bug, results in zip(by_bug, pool.map(attempt, by_bug), strict=True):
+            for candidate in by_bug[bug]:
+                result = results.get(candidate.key)
+                if isinstance(result, Proof):
+                    record[candidate.key] = result
+                    where = "" if result.seed == "-" else f" at seed {result.seed}"
+                    progress.done(candidate, f"found{where} in {result.seconds:.1f} s")
+                elif result is None:
+                    left_out += 1
+                else:
+                    failed += 1
+                    progress.done(candidate, f"NOT PROVEN: {result}")
+            save_record(record, path)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return failed, left_out
@@ -245,18 +291,16 @@ def main(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
     save_record(record)
     held = len(candidates) - len(wanted)
-    proven = len(wanted) - len(failed) - left_out
-    print(f"{proven} proofs made, {held} held already, {len(failed)} bugs not noticed")
+    proven = len(wanted) - failed - left_out
+    print(f"{proven} proofs made, {held} held already, {failed} not made")
     if left_out:
         print(f"{left_out} were not tried for lack of time: their goals are claimed only")
     return 1 if failed else 0
 
 
-def _report_unused(bugs: Mapping[str, PlantedBug], candidates: Mapping[Key, Candidate]) -> None:
-    by_bug = defaultdict(list)
-    for name, function in candidates:
-        by_bug[name].append(function)
-    unused = [name for name in bugs if name not in by_bug]
+def _report_unused(bugs: Mapping[str, PlantedBug], candidates: Iterable[Key]) -> None:
+    used = {bug for bug, _ in candidates}
+    unused = [name for name in bugs if name not in used]
     if unused:
         print(f"no test claims to notice: {', '.join(unused)}", file=sys.stderr)
 

@@ -43,7 +43,7 @@ def test_the_bug_is_in_place_from_the_import_of_the_test_on(run) -> None:
     assert run(text, "--planted", BUG)[0] == 0
     code, _, notes = run(text)
     assert code == 1
-    assert notes == [], "a run without a bug reports nothing"
+    assert [note["phase"] for note in notes] == ["call"]
 
 
 def test_an_unknown_bug_stops_the_run(run) -> None:
@@ -150,25 +150,35 @@ def test_a_mistake_in_the_bug_is_told_from_a_test_that_noticed_it(
     assert bool(found) == bool(doubt)
 
 
+def test_the_first_red_case_of_a_test_is_enough(run) -> None:
+    text = """
+@pytest.mark.parametrize("number", range(4))
+def test_x(number): assert number == 0
+
+def test_y(): assert False
+"""
+    _, output, notes = run(text, "--planted", BUG)
+    assert [note["test"] for note in notes] == ["test_it.py::test_x[1]", "test_it.py::test_y"]
+    assert "2 failed, 1 passed, 2 skipped" in output
+
+
 def note(**changes: str) -> dict[str, str]:
     return {"phase": "call", "error": "AssertionError: 1", "doubt": "", "seed": "-", **changes}
 
 
 @pytest.mark.parametrize(
-    ("notes", "exit_code", "reason"),
+    ("found", "exit_code", "reason"),
     [
-        ([], 0, "no test noticed it"),
-        ([], 2, "did not run at all:\nE import error"),
-        ([note(phase="setup")], 1, "failed in its setup"),
-        ([note(doubt="the bug itself raised")], 1, "suspicious: the bug itself"),
+        (None, 0, "no test noticed it"),
+        (None, 1, "no test noticed it"),
+        (None, 2, "did not run:\nE import error"),
+        (note(phase="setup"), 1, "failed in its setup"),
+        (note(doubt="the bug itself raised"), 1, "suspicious: the bug itself"),
     ],
 )
 def test_only_a_test_that_noticed_the_bug_is_a_proof(
-    notes: list[dict[str, str]], exit_code: int, reason: str
+    found: dict[str, str] | None, exit_code: int, reason: str
 ) -> None:
     with pytest.raises(NotProven, match=reason):
-        verdict_on(notes, exit_code=exit_code, output="E import error")
-
-
-def test_the_seed_of_the_first_failure_is_kept() -> None:
-    assert verdict_on([note(seed="17"), note(seed="3")], exit_code=1, output="") == "17"
+        verdict_on(found, exit_code=exit_code, output="E import error")
+    assert verdict_on(note(seed="17"), exit_code=1, output="")["seed"] == "17"
