@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from anabranch.limits import STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
+from anabranch.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.records import Delivery, MessageId, Outcome, Place, Record, Send, Sent
 from anabranch.verify.rule import Handler, Rule
-from anabranch.verify.tables import SparseBits
+from anabranch.verify.spill import SpilledMap
+from anabranch.verify.tables import PlaceBits
 
 _LONG_WAIT_S: Final = 1.0
 
@@ -22,6 +23,15 @@ class _Waiting:
     last: float = 0.0
 
 
+class Wait(NamedTuple):
+    """A producer that had no receipt for long."""
+
+    since: float
+    until: float
+    producer: int
+    in_window: bool = False
+
+
 class KeyOrder(Rule):
     """C6: on an ordered subscription, first deliveries of one producer and key rise in seq."""
 
@@ -30,7 +40,9 @@ class KeyOrder(Rule):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._last: dict[tuple[str, int, int, str | int], int] = {}
+        self._last = SpilledMap[tuple[str, int, int, str | int], int](
+            "last of key", facts.spill, entries_max=CHECK_MAP_ENTRIES_MAX
+        )
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -42,9 +54,9 @@ class KeyOrder(Rule):
         self.checked += 1
         # Without a key, a producer's order holds within each partition.
         group = (record.sub, record.producer, record.epoch, record.key or record.place.partition)
-        last = self._last.get(group, -1)
-        if record.seq > last:
-            self._last[group] = record.seq
+        last = self._last.get(group)
+        if last is None or record.seq > last:
+            self._last.set(group, record.seq)
             return
         self.report(
             f"first delivered to {record.sub!r} after seq {last}",
@@ -95,7 +107,7 @@ class DivergentPlace(Rule):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._taken: dict[tuple[int, int, int], SparseBits] = {}
+        self._taken = PlaceBits()
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -106,11 +118,7 @@ class DivergentPlace(Rule):
         if place is None or not news.is_new_place:
             return
         self.checked += 1
-        ledger = (place.partition, place.ledger, place.batch)
-        bits = self._taken.get(ledger)
-        if bits is None:
-            bits = self._taken[ledger] = SparseBits()
-        if not bits.add(place.entry):
+        if not self._taken.add(place):
             self.report(
                 f"another message was seen at {place} before",
                 record.t,
@@ -128,7 +136,7 @@ class Stuck(Rule):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._waiting: dict[tuple[int, int], _Waiting] = {}
-        self._long_waits: list[tuple[float, float, int]] = []
+        self.long_waits: list[Wait] = []
         self.longest_s = 0.0
         self.longest_in_window_s = 0.0
 
@@ -160,7 +168,7 @@ class Stuck(Rule):
         self.checked += 1
         if until - since > _LONG_WAIT_S:
             # Judged at the end: the window it falls into may not be closed yet.
-            self._long_waits.append((since, until, producer))
+            self.long_waits.append(Wait(since, until, producer))
         else:
             self.longest_s = max(self.longest_s, until - since)
 
@@ -169,9 +177,13 @@ class Stuck(Rule):
         for (producer, _), waiting in self._waiting.items():
             if waiting.pending:
                 self._end_wait(producer, waiting.since, waiting.last)
-        for since, until, producer in self._long_waits:
+        self.long_waits = [
+            wait._replace(in_window=self.facts.in_window(wait.since, wait.until))
+            for wait in self.long_waits
+        ]
+        for since, until, producer, in_window in self.long_waits:
             waited = until - since
-            if self.facts.in_window(since, until):
+            if in_window:
                 allowed = STUCK_IN_WINDOW_S_MAX
                 self.longest_in_window_s = max(self.longest_in_window_s, waited)
             else:

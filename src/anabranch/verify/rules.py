@@ -1,15 +1,14 @@
 """The judge: gives every record to the facts and then to each rule, and concludes.
 
-Pure and streaming. A new rule is a new class in `RULES`; `checked` says how much each one judged,
-so that a rule that judged nothing cannot look like one that found nothing. C5 (delivered again
-after a confirmed acknowledgement), C11 (a cursor went back) and the rules over ownership and
-metadata need records that the clients do not write.
+Streaming. A new rule is a new class in `RULES`; `checked` says how much each one judged,
+so that a rule that judged nothing cannot look like one that found nothing.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from anabranch.verify.facts import Facts
+from anabranch.verify.cursor_rules import AckedAgain, CursorRegress
+from anabranch.verify.facts import Facts, News
 from anabranch.verify.message_rules import AbortedRead, Lost, Phantom, StoredTwice
 from anabranch.verify.order_rules import DivergentPlace, KeyOrder, PlaceOrder, Stuck
 from anabranch.verify.records import Record
@@ -20,9 +19,11 @@ RULES: Final[tuple[type[Rule], ...]] = (
     Phantom,
     AbortedRead,
     StoredTwice,
+    AckedAgain,
     KeyOrder,
     PlaceOrder,
     DivergentPlace,
+    CursorRegress,
     Stuck,
 )
 
@@ -30,16 +31,16 @@ RULES: Final[tuple[type[Rule], ...]] = (
 class Judge:
     """Judges one run. Feed it every record in the order of time, then `conclude` once."""
 
-    def __init__(self, *, dedup: bool) -> None:
-        self.facts = Facts(dedup=dedup)
+    def __init__(self, *, dedup: bool, ack_lag_s: float = 0.0) -> None:
+        self.facts = Facts(dedup=dedup, ack_lag_s=ack_lag_s)
         self.rules: Sequence[Rule] = [rule(self.facts) for rule in RULES]
         self._handlers: dict[type[Record], list[Handler]] = {}
         for rule in self.rules:
             for kind, handler in rule.handlers().items():
                 self._handlers.setdefault(kind, []).append(handler)
 
-    def see(self, record: Record) -> None:
-        """Take in one record.
+    def see(self, record: Record) -> News:
+        """Take in one record and say what was new about it.
 
         Raises:
             FormatError: if it contradicts the records before it.
@@ -47,6 +48,7 @@ class Judge:
         news = self.facts.take(record)
         for handler in self._handlers.get(type(record), ()):
             handler(record, news)
+        return news
 
     def conclude(self) -> None:
         """Let every rule judge what can be judged only at the end."""
