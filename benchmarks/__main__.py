@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from benchmarks import ledger_append, metadata_store, open_topics, standalone, wire_codec
+from benchmarks import (
+    ledger_append,
+    ledger_compaction,
+    metadata_store,
+    open_topics,
+    standalone,
+    wire_codec,
+)
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -15,6 +22,7 @@ SECONDS_MIN: Final = 15
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "ledger_append": lambda _options: ledger_append.run(),
+    "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),
     "open_topics": open_topics.run,
     "standalone": standalone.run,
