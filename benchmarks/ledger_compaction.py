@@ -1,7 +1,7 @@
 """How long appends take while old segments are compacted, beside the same store with nothing to do.
 
 A store is filled with ledgers whose entries lie between each other's, most of which are then
-deleted. Appends come at a steady rate, first with compaction held back, then while it runs, in turn;
+deleted. Appends come at a steady rate, first with nothing to compact, then while it runs, in turn;
 each round gives one pair of p50 and p99.
 """
 
@@ -37,7 +37,7 @@ async def fill(store: EmbeddedLedgerStore, first_id: int) -> list[int]:
     for _ in range(each):
         last = asyncio.Event()
         for writer in writers:
-            writer.append(entry, lambda *_, last=last: last.set())  # type: ignore[misc]
+            writer.append(entry, lambda *_, last=last: last.set())
         await last.wait()
     for writer in writers:
         await writer.close()
