@@ -313,7 +313,7 @@ async def embedded_ledgers(world: World) -> None:
     writers = [world.process(f"writer-{number}") for number in range(WRITERS)]
     for number, process in enumerate(writers):
         process.start(Writer(story, number).main)
-    weights = {**DEFAULT_WEIGHTS, **{name: 2.0 for name in STORAGE_WEIGHTS}}
+    weights = {**DEFAULT_WEIGHTS, **dict.fromkeys(STORAGE_WEIGHTS, 2.0)}
     nemesis = Nemesis(world, [store], weights=weights, gap_s=(0.1, 1.0), duration_s=(0.05, 2.0))
     await nemesis.run(FAULTS)
     await story.enough.wait()
