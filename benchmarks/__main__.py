@@ -9,6 +9,7 @@ from anabranch.errors import AnabranchError
 from benchmarks import (
     history_check,
     ledger_append,
+    ledger_compaction,
     metadata_store,
     open_topics,
     standalone,
@@ -23,6 +24,7 @@ SECONDS_MIN: Final = 15
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "history_check": lambda _options: history_check.run(),
     "ledger_append": lambda _options: ledger_append.run(),
+    "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),
     "open_topics": open_topics.run,
     "standalone": standalone.run,

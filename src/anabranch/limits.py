@@ -133,7 +133,11 @@ LEDGER_ID_MAX: Final = 2**63 - 1
 LEDGER_READ_GAP_BYTES_MAX: Final = 32 * KIB
 """Bytes of other ledgers that a read runs over rather than going to the disk twice."""
 LEDGER_UPKEEP_SLICE: Final = 500
-"""Ledgers that housekeeping handles before it lets others have the loop."""
+"""Ledgers or entries that housekeeping handles before it lets others have the loop."""
+LEDGER_COMPACTION_SLICE_BYTES: Final = 256 * KIB
+"""How much compaction copies with one write and sync."""
+LEDGER_COMPACTION_BYTES_PER_S_MAX: Final = 16 * MIB
+"""How fast compaction copies; the disk belongs to the appends."""
 
 # --- managed ledgers --------------------------------------------------------------------------
 LEDGER_ENTRIES_MAX: Final = 50_000

@@ -176,6 +176,22 @@ def test_what_is_missing_is_an_error_that_names_it(on_disk: OnDisk) -> None:
     on_disk(work)
 
 
+def test_rename_takes_the_place_of_what_had_the_name(on_disk: OnDisk) -> None:
+    async def work(disk: Disk, folder: str) -> None:
+        await disk.replace(f"{folder}/old", b"old")
+        await disk.replace(f"{folder}/new", b"new")
+        reader = await disk.open(f"{folder}/old")
+        await disk.rename(f"{folder}/new", "old")
+        assert await disk.list(folder) == ["old"]
+        assert await disk.read(f"{folder}/old") == b"new"
+        assert await reader.read_at(0, 10) == b"old", "who had it open keeps what it had"
+        await reader.close()
+        with pytest.raises(FileNotFoundError):
+            await disk.rename(f"{folder}/new", "other")
+
+    on_disk(work)
+
+
 def test_replace_makes_and_swaps_whole_files(on_disk: OnDisk) -> None:
     async def work(disk: Disk, folder: str) -> None:
         await disk.replace(f"{folder}/state", b"first")

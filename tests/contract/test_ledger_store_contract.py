@@ -1,4 +1,7 @@
-"""The ledger store's contract, shown on every store that needs no server."""
+"""The ledger store's contract, shown on every store that needs no server.
+
+One test of each suite stands for it in the goal map, with a mistake that it must notice.
+"""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -87,61 +90,73 @@ class OnEmbedded:
         await bench.end()
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemoryAppending(OnMemory, Appending):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_completes_within_the_call")
+    async def test_completion_never_comes_within_the_call(self, bench: LedgerBench) -> None:
+        await super().test_completion_never_comes_within_the_call(bench)
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemoryReading(OnMemory, Reading):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_range_excludes_its_end")
+    async def test_a_range_is_inclusive(self, bench: LedgerBench) -> None:
+        await super().test_a_range_is_inclusive(bench)
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemoryLiving(OnMemory, Living):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_id_is_used_again")
+    async def test_an_id_is_used_once(self, bench: LedgerBench) -> None:
+        await super().test_an_id_is_used_once(bench)
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemoryClosing(OnMemory, Closing):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_close_does_not_wait")
+    async def test_close_waits_for_appends_in_flight(self, bench: LedgerBench) -> None:
+        await super().test_close_waits_for_appends_in_flight(bench)
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemoryFencing(OnMemory, Fencing):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_open_does_not_fence")
+    async def test_an_opener_fences_the_writer_and_closes(self, bench: LedgerBench) -> None:
+        await super().test_an_opener_fences_the_writer_and_closes(bench)
 
 
-@pytest.mark.goal("core.L1", part="memory")
 class TestMemorySurviving(OnMemory, Surviving):
-    pass
+    @pytest.mark.goal("core.L1", part="memory", broken_by="memory_id_is_used_again")
+    async def test_a_deletion_survives_a_crash(self, bench: LedgerBench) -> None:
+        await super().test_a_deletion_survives_a_crash(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedAppending(OnEmbedded, Appending):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="embedded_completes_within_the_call")
+    async def test_completion_never_comes_within_the_call(self, bench: LedgerBench) -> None:
+        await super().test_completion_never_comes_within_the_call(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedReading(OnEmbedded, Reading):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="embedded_range_excludes_its_end")
+    async def test_a_range_is_inclusive(self, bench: LedgerBench) -> None:
+        await super().test_a_range_is_inclusive(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedLiving(OnEmbedded, Living):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="embedded_id_is_used_again")
+    async def test_an_id_is_used_once(self, bench: LedgerBench) -> None:
+        await super().test_an_id_is_used_once(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedClosing(OnEmbedded, Closing):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="embedded_close_does_not_wait")
+    async def test_close_waits_for_appends_in_flight(self, bench: LedgerBench) -> None:
+        await super().test_close_waits_for_appends_in_flight(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedFencing(OnEmbedded, Fencing):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="open_does_not_fence")
+    async def test_an_opener_fences_the_writer_and_closes(self, bench: LedgerBench) -> None:
+        await super().test_an_opener_fences_the_writer_and_closes(bench)
 
 
-@pytest.mark.goal("core.L1", part="embedded")
 class TestEmbeddedSurviving(OnEmbedded, Surviving):
-    pass
+    @pytest.mark.goal("core.L1", part="embedded", broken_by="deletion_is_not_written")
+    async def test_a_deletion_survives_a_crash(self, bench: LedgerBench) -> None:
+        await super().test_a_deletion_survives_a_crash(bench)

@@ -29,6 +29,9 @@ from anabranch.testing.contracts.ledgers import append, ids_of, payloads_of
 
 T = TypeVar("T")
 IDS = st.integers(0, 9)
+ENTRY_OVERHEAD = 150
+"""Headers of an entry, and of a segment that holds nothing but this entry."""
+FACTS_AND_TAIL_BYTES = 4000
 PAYLOADS = st.lists(st.binary(max_size=200), min_size=1, max_size=8)
 
 
@@ -152,6 +155,20 @@ class LedgerStoreMachine(RuleBasedStateMachine):
         self.life += 1
         shutil.copytree(before, self.root / str(self.life))
         self.begin()
+
+    @precondition(lambda self: self.stores)
+    @rule()
+    def tidy(self) -> None:
+        """What the disk holds is at most twice what lives, but for headers, facts and the tail."""
+        self.run(self.store.tidied())
+        living = sum(
+            len(entry) + ENTRY_OVERHEAD
+            for ledger in self.model.values()
+            for entry in ledger.entries
+        )
+        journal = self.root / str(self.life) / "journal"
+        found = sum(file.stat().st_size for file in journal.iterdir())
+        assert found <= 2 * living + FACTS_AND_TAIL_BYTES
 
     @invariant()
     def agrees(self) -> None:

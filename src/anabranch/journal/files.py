@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from anabranch.errors import Corruption, DiskFull, NotFound, StorageError
@@ -10,12 +10,14 @@ from anabranch.journal.format import (
     RECORD_HEADER_BYTES,
     RecordPlace,
     encode_header,
+    is_rewriting_name,
     record_payload,
     seed_of,
     segment_name,
 )
 from anabranch.limits import JOURNAL_OPEN_FILES_MAX
 from anabranch.runtime.disk import Disk, DiskFile
+from anabranch.runtime.network import Buffer
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -35,6 +37,26 @@ def storage_error(doing: str, error: OSError) -> StorageError:
     return DiskFull(text) if error.errno in _NO_ROOM else StorageError(text)
 
 
+async def append_durably(file: DiskFile, buffers: Sequence[Buffer]) -> None:
+    """Write and sync.
+
+    Raises:
+        OSError: as the disk gives it.
+    """
+    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: OSError | None) -> None:
+        if written.cancelled():
+            return
+        if error is None:
+            written.set_result(None)
+        else:
+            written.set_exception(error)
+
+    file.append(buffers, sync=True, done=done)
+    await written
+
+
 class _Handle:
     __slots__ = ("file", "readers", "retired")
 
@@ -48,11 +70,13 @@ class SegmentFiles:
     """Open files by segment number; the least recently read ones are closed when there are many."""
 
     def __init__(self, disk: Disk, folder: str, kind: bytes) -> None:
-        self._disk = disk
+        self.disk = self._disk = disk
         self._folder = folder
-        self._kind = kind
+        self.kind = kind
         self._open: dict[int, _Handle] = {}
         self._writing: int | None = None
+        self._held: int | None = None
+        self._swaps = 0
 
     def path(self, segment: int) -> str:
         """Where the segment's bytes are."""
@@ -65,18 +89,7 @@ class SegmentFiles:
             OSError: as the disk gives it.
         """
         file = await self._disk.open(self.path(segment), create=True)
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: OSError | None) -> None:
-            if written.cancelled():
-                return
-            if error is None:
-                written.set_result(None)
-            else:
-                written.set_exception(error)
-
-        file.append([encode_header(self._kind, segment)], sync=True, done=done)
-        await written
+        await append_durably(file, [encode_header(self.kind, segment)])
         await self._disk.sync_folder(self._folder)
         return file
 
@@ -131,20 +144,21 @@ class SegmentFiles:
 
     async def _open_for_reading(self, segment: int) -> None:
         path = self.path(segment)
+        swaps = self._swaps
         try:
             file = await self._disk.open(path)
         except FileNotFoundError as error:
             raise NotFound(f"there is no journal segment {path}") from error
         except OSError as error:
             raise storage_error(f"opening {path}", error) from error
-        if segment in self._open:
-            await file.close()
+        if segment in self._open or self._swaps != swaps:
+            await file.close()  # the name may lead to another file by now
         else:
             self._open[segment] = _Handle(file)
 
     async def _close_oldest(self) -> None:
         for segment in list(self._open):
-            if segment != self._writing:
+            if segment not in (self._writing, self._held):
                 await self.retire(segment)
                 return
 
@@ -156,6 +170,38 @@ class SegmentFiles:
         handle.retired = True
         if not handle.readers:
             await handle.file.close()
+
+    async def size(self, segment: int) -> int:
+        """Length of a segment's file in bytes."""
+        while (handle := self._open.get(segment)) is None:
+            await self._open_for_reading(segment)
+        return await handle.file.size()
+
+    async def swap(self, segment: int, beside: str, swapped: Callable[[], None]) -> None:
+        """Let the file `beside` be the segment; `swapped` is called as reads begin to go there.
+
+        Raises:
+            StorageError: if the disk fails. Reads go on from the file that was there, which is
+                kept open, since nobody knows which one its name leads to.
+        """
+        while (handle := self._open.get(segment)) is None:
+            await self._open_for_reading(segment)
+        self._held = segment
+        with disk_errors(f"replacing {self.path(segment)}"):
+            await self._disk.rename(beside, segment_name(segment))
+        self._held = None
+        self._swaps += 1
+        del self._open[segment]
+        handle.retired = True
+        swapped()
+        if not handle.readers:
+            await handle.file.close()
+
+    async def clear_leftovers(self) -> None:
+        """Remove what was to take the place of a segment when the process ended."""
+        for name in await self._disk.list(self._folder):
+            if is_rewriting_name(name):
+                await self._disk.remove(f"{self._folder}/{name}")
 
     async def remove(self, segment: int) -> None:
         """Remove a segment durably."""

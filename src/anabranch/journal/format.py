@@ -10,6 +10,10 @@ journal ends with one. A mark tells **how much was durable when it was written**
 its own segment, or, if it is the first in its segment, all bytes of the segment before, of which
 `synced` is the length (0 if not known). That is how recovery tells a torn tail, which nobody was
 promised, from damage: bytes that do not parse are damage if an intact mark vouches for them.
+
+A sealed segment may be written once more without the records that nobody needs any more. Its
+header then has version 2. It was durable before it took its name, so nothing in it can be torn, and
+it ends with a mark that vouches for all of it.
 """
 
 import struct
@@ -22,6 +26,7 @@ from anabranch.errors import Corruption, FormatError
 from anabranch.limits import JOURNAL_RECORD_BYTES_MAX
 
 FORMAT_VERSION: Final = 1
+REWRITTEN_VERSION: Final = 2
 KIND_BYTES: Final = 4
 MARK_WORD: Final = 0xA7C3_96E5
 """Larger than any record length, so the first word of an item tells a mark from a record."""
@@ -53,6 +58,11 @@ def segment_name(segment: int) -> str:
     return f"{segment:012d}.journal"
 
 
+def is_rewriting_name(name: str) -> bool:
+    """Whether a file was to take the place of a segment when the process ended."""
+    return name.endswith(".new") and segment_number(name.removesuffix(".new")) is not None
+
+
 def segment_number(name: str) -> int | None:
     """The segment a file name stands for, None if it is not a segment's name."""
     stem, dot, suffix = name.partition(".")
@@ -68,15 +78,15 @@ def seed_of(segment: int) -> int:
     return crc32c(segment.to_bytes(8, "big"))
 
 
-def encode_header(kind: bytes, segment: int) -> bytes:
+def encode_header(kind: bytes, segment: int, version: int = FORMAT_VERSION) -> bytes:
     """The first bytes of a segment's file."""
     assert len(kind) == KIND_BYTES, f"a kind has {KIND_BYTES} bytes: {kind!r}"
-    checked = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, segment, 0)[:-4]
+    checked = _HEADER.pack(_MAGIC, version, kind, segment, 0)[:-4]
     return checked + crc32c(checked).to_bytes(4, "big")
 
 
-def check_header(header: bytes, path: str, kind: bytes, segment: int) -> None:
-    """Refuse a file that is not the wanted segment.
+def check_header(header: bytes, path: str, kind: bytes, segment: int) -> int:
+    """Refuse a file that is not the wanted segment; return its version.
 
     Raises:
         FormatError: if it is no journal, of another version or holds another kind of records.
@@ -87,9 +97,10 @@ def check_header(header: bytes, path: str, kind: bytes, segment: int) -> None:
     if len(header) < HEADER_BYTES:
         raise Corruption(path, len(header), "the segment's header is cut off")
     _, version, found_kind, found_segment, crc = _HEADER.unpack(header)
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, REWRITTEN_VERSION):
         raise FormatError(
-            f"{path} has journal format version {version}; this build reads {FORMAT_VERSION}"
+            f"{path} has journal format version {version}; this build reads {FORMAT_VERSION} "
+            f"and {REWRITTEN_VERSION}"
         )
     if crc32c(header[:-4]) != crc:
         raise Corruption(path, 0, "the segment's header fails its checksum")
@@ -97,6 +108,7 @@ def check_header(header: bytes, path: str, kind: bytes, segment: int) -> None:
         raise FormatError(f"{path} holds records of kind {found_kind!r}, wanted {kind!r}")
     if found_segment != segment:
         raise Corruption(path, 0, f"the header says segment {found_segment}: was it renamed?")
+    return int(version)
 
 
 def is_torn_header(header: bytes, kind: bytes, segment: int) -> bool:

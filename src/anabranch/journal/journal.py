@@ -32,7 +32,7 @@ from anabranch.journal.format import (
 from anabranch.journal.group import Group
 from anabranch.journal.next_file import NextFile
 from anabranch.journal.progress import Progress
-from anabranch.journal.recovery import Recovered, Replay, recover
+from anabranch.journal.recovery import Known, Recovered, Replay, recover
 from anabranch.limits import (
     JOURNAL_GROUP_BYTES_MAX,
     JOURNAL_IDLE_MARK_S,
@@ -52,9 +52,9 @@ class Journal:
         assert segment_bytes > HEADER_BYTES + MARK_BYTES
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._files = SegmentFiles(disk, folder, kind)
+        self.files = SegmentFiles(disk, folder, kind)
         self._loop = asyncio.get_running_loop()
-        self._next = NextFile(self._files, self._next_is_ready)
+        self._next = NextFile(self.files, self._next_is_ready)
         self._sealed: list[int] = []
         # Where the next item will be, ahead of what is written.
         self._segment = 0
@@ -90,6 +90,7 @@ class Journal:
         segment_bytes: int = JOURNAL_SEGMENT_BYTES,
         from_segment: int = 0,
         sparse: bool = False,
+        known: Known | None = None,
     ) -> "Journal":
         """Replay what is there, cut a torn tail, and be ready to append.
 
@@ -101,6 +102,7 @@ class Journal:
             segment_bytes: a segment at least this long is sealed.
             from_segment: older segments are kept but not replayed.
             sparse: whether segments may have been removed singly, so that a gap is no damage.
+            known: tells of sealed segments whose records need not be replayed.
 
         Raises:
             Corruption: if bytes that were durable are damaged or missing.
@@ -111,17 +113,24 @@ class Journal:
         with disk_errors(f"opening the journal in {folder}"):
             await disk.make_folder(folder)
             found = await recover(
-                disk, folder, kind=kind, replay=replay, from_segment=from_segment, sparse=sparse
+                disk,
+                folder,
+                kind=kind,
+                replay=replay,
+                from_segment=from_segment,
+                sparse=sparse,
+                known=known,
             )
+            await journal.files.clear_leftovers()
             await journal._resume(disk, found)
         return journal
 
     async def _resume(self, disk: Disk, found: Recovered) -> None:
         # Newest first: a stop in between must not leave a gap below a segment that stayed.
         for number in reversed(found.discard):
-            await disk.remove(self._files.path(number))
+            await disk.remove(self.files.path(number))
         if found.tail_bytes:
-            file = await disk.open(self._files.path(found.tail))
+            file = await disk.open(self.files.path(found.tail))
             if found.torn_bytes:
                 await file.truncate(found.tail_bytes)
             offset = found.tail_bytes
@@ -132,7 +141,7 @@ class Journal:
                 # for a mark at the end too: lost behind later records, it would look like damage.
                 await file.write_again(found.proven_bytes)
         else:
-            file = await self._files.create(found.tail)
+            file = await self.files.create(found.tail)
             offset = HEADER_BYTES
         self._sealed = found.sealed
         self._durable = (found.tail, offset)
@@ -266,7 +275,7 @@ class Journal:
         if error is not None:
             self._queue.extendleft((*reversed(self._in_flight), group))
             self._in_flight.clear()
-            self._fail(f"writing {self._files.path(group.segment)}", error)
+            self._fail(f"writing {self.files.path(group.segment)}", error)
             return
         self._pending_bytes -= group.size
         self._unmarked = bool(group.dones)
@@ -307,7 +316,7 @@ class Journal:
         """Append to the next segment from now on; False if its file is not there yet."""
         segment = self._file_segment + 1
         if self._next.failure is not None:
-            self._fail(f"creating {self._files.path(segment)}", self._next.failure)
+            self._fail(f"creating {self.files.path(segment)}", self._next.failure)
             return False
         file = self._next.take()
         if file is None:
@@ -320,7 +329,7 @@ class Journal:
     def _use_file(self, segment: int, file: DiskFile) -> None:
         self._file = file
         self._file_segment = segment
-        self._files.write_to(segment, file)
+        self.files.write_to(segment, file)
 
     def _next_is_ready(self) -> None:
         self._flush()
@@ -341,39 +350,30 @@ class Journal:
         if segment in self._sealed:
             # Taken off the list first: another caller may want to remove it as well.
             self._sealed.remove(segment)
-            await self._files.remove(segment)
+            await self.files.remove(segment)
 
     async def drop_segments_below(self, segment: int) -> None:
         """Remove all segments before the given one, oldest first; see `remove_segment`."""
         while self._sealed and self._sealed[0] < segment:
             await self.remove_segment(self._sealed[0])
 
-    def path(self, segment: int) -> str:
-        """The file of a segment."""
-        return self._files.path(segment)
-
-    async def read(self, place: RecordPlace) -> bytes:
-        """Return the payload of a durable record.
-
-        Raises:
-            Corruption: if the stored bytes are damaged.
-            NotFound: if its segment was removed.
-            StorageError: if the disk cannot read.
-            AlreadyClosed: after `close`.
-        """
-        return bytes((await self.read_run([place]))[0])
-
     async def read_run(self, places: Sequence[RecordPlace]) -> list[memoryview]:
         """Return the payloads of durable records of one segment, with one disk read.
 
         The places must ascend. What lies between them is read too, and kept in memory as long as
-        any of the views, so they had better be close to each other. Raises as `read` does.
+        any of the views, so they had better be close to each other.
+
+        Raises:
+            Corruption: if the stored bytes are damaged.
+            NotFound: if the segment was removed.
+            StorageError: if the disk cannot read.
+            AlreadyClosed: after `close`.
         """
         last = places[-1]
         if self._closing:
             raise AlreadyClosed(f"the journal in {self._folder} is closed")
         assert (last.segment, last.offset) < self._durable, f"{last} is not durable yet"
-        return await self._files.read_records(places)
+        return await self.files.read_records(places)
 
     async def close(self) -> None:
         """Finish what was appended, then let go of the files; harmless if done twice."""
@@ -390,7 +390,7 @@ class Journal:
         while self._next.is_being_made:
             await self._progress.wait()
         await self._next.close()
-        await self._files.close()
+        await self.files.close()
 
     async def _settle(self) -> None:
         """Wait until nothing is queued or in flight."""

@@ -4,7 +4,7 @@ Streams through the segments in pieces, so that memory does not grow with the jo
 disk is changed here; `Recovered` says what has to be cut or removed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,9 +14,11 @@ from anabranch.journal.format import (
     HEADER_BYTES,
     MARK_BYTES,
     RECORD_HEADER_BYTES,
+    REWRITTEN_VERSION,
     RecordPlace,
     check_header,
     find_marks,
+    is_rewriting_name,
     is_torn_header,
     parse_items,
     seed_of,
@@ -30,6 +32,8 @@ from anabranch.limits import (
 from anabranch.runtime.disk import Disk, DiskFile
 
 Replay = Callable[[RecordPlace, memoryview], None]
+Known = Callable[[int], Awaitable[bool]]
+"""Asked for a sealed segment: whether what is in it is known, so that it need not be read."""
 
 _TORN_BYTES_MAX = JOURNAL_GROUP_BYTES_MAX + RECORD_HEADER_BYTES + 2 * MARK_BYTES
 """A crash can tear the group under way and an unsynced mark before it."""
@@ -62,6 +66,7 @@ class _Segment(NamedTuple):
     synced: int
     """How much its intact marks vouch for; -1 if it has none and so was never used."""
     previous: int | None
+    rewritten: bool = False
 
 
 async def list_segments(disk: Disk, folder: str) -> list[int]:
@@ -73,6 +78,8 @@ async def list_segments(disk: Disk, folder: str) -> list[int]:
     numbers = []
     for name in await disk.list(folder):
         number = segment_number(name)
+        if is_rewriting_name(name):
+            continue
         if number is None:
             raise FormatError(
                 f"{folder}/{name} is not a journal segment: is this the right folder?"
@@ -82,9 +89,16 @@ async def list_segments(disk: Disk, folder: str) -> list[int]:
 
 
 async def recover(
-    disk: Disk, folder: str, *, kind: bytes, replay: Replay, from_segment: int, sparse: bool
+    disk: Disk,
+    folder: str,
+    *,
+    kind: bytes,
+    replay: Replay,
+    from_segment: int,
+    sparse: bool,
+    known: Known | None = None,
 ) -> Recovered:
-    """Replay every intact record from `from_segment` on.
+    """Replay every intact record from `from_segment` on, but for segments that are known.
 
     Raises:
         Corruption: if damage cannot be a torn tail, or a segment is missing.
@@ -97,20 +111,29 @@ async def recover(
     wanted = numbers[len(below) :]
     tail: _Segment | None = None
     before: _Segment | None = None
+    last_sealed = 0
     for index, number in enumerate(wanted):
+        if known is not None and number != wanted[-1] and await known(number):
+            last_sealed, before = number, None
+            continue
         segment = await _scan(disk, folder, kind, number, replay)
-        if segment.damage:
+        if segment.rewritten:
+            _check_whole(segment)
+            last_sealed = number
+        elif segment.damage:
             await _check_torn(disk, folder, segment, wanted[index + 1 :])
         if before is not None and before.number == number - 1 and segment.synced >= 0:
             _check_end(before, segment)
-        if segment.synced >= 0:
+        if segment.synced >= 0 and not segment.rewritten:
             tail = segment
         if segment.damage:
             break
         before = segment
-    if tail is None:
-        first = max(1, from_segment, *wanted[:1])
-        return Recovered(tail=first, tail_bytes=0, sealed=below, discard=wanted)
+    if tail is None or tail.number < last_sealed:
+        unused = [number for number in wanted if number > last_sealed]
+        sealed = below + [number for number in wanted if number <= last_sealed]
+        first = max(1, from_segment, last_sealed + 1, *unused[:1])
+        return Recovered(tail=first, tail_bytes=0, sealed=sealed, discard=unused)
     return Recovered(
         tail=tail.number,
         tail_bytes=tail.end,
@@ -151,7 +174,7 @@ async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -
     header = await file.read_at(0, HEADER_BYTES)
     if size <= HEADER_BYTES and is_torn_header(header, kind, number):
         return _Segment(number, file.path, size, 0, "the segment's header is torn", -1, None)
-    check_header(header, file.path, kind, number)
+    version = check_header(header, file.path, kind, number)
     offset = HEADER_BYTES
     wanted_bytes = 0
     synced = -1
@@ -168,7 +191,16 @@ async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -
         damage = parsed.damage
         if offset < size < offset + wanted_bytes:
             damage = f"{size - offset} bytes are left of an item of at least {wanted_bytes}"
-    return _Segment(number, file.path, size, offset, damage, synced, previous)
+    rewritten = version == REWRITTEN_VERSION
+    return _Segment(number, file.path, size, offset, damage, synced, previous, rewritten)
+
+
+def _check_whole(segment: _Segment) -> None:
+    """A rewritten segment was durable before it got its name: whatever is wrong is damage."""
+    if segment.damage:
+        raise Corruption(segment.path, segment.end, segment.damage)
+    if segment.synced != segment.end - MARK_BYTES:
+        raise Corruption(segment.path, segment.end, "the end of the rewritten segment is missing")
 
 
 async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequence[int]) -> None:
@@ -206,6 +238,8 @@ async def _find_voucher(disk: Disk, path: str, number: int, damaged: _Segment) -
 
 
 def _check_end(before: _Segment, segment: _Segment) -> None:
+    if before.rewritten or segment.rewritten:
+        return  # they are not as long as they were when the next was begun
     if segment.previous not in (0, before.end):
         detail = (
             f"the segment ends here; the next one was begun when it had {segment.previous} bytes"

@@ -57,15 +57,23 @@ class EmbeddedLedgerStore:
         index = LedgerIndex(path)
         with disk_errors(f"opening the ledgers in {folder}"):
             await disk.make_folder(f"{folder}/index")
-            scan_from = await _restore_sealed(disk, folder, index)
+            await _clear_index_leftovers(disk, folder)
+        scanned: list[int] = []
+
+        async def known(segment: int) -> bool:
+            restored = await _restore_sealed(disk, folder, index, segment)
+            if not restored:
+                scanned.append(segment)
+            return restored
+
         journal = await Journal.open(
             disk,
             path,
             kind=KIND,
             segment_bytes=segment_bytes,
             replay=index.replay,
-            from_segment=scan_from,
             sparse=True,
+            known=known,
         )
         try:
             index.check_complete()
@@ -77,8 +85,7 @@ class EmbeddedLedgerStore:
             ledger.next_entry = ledger.last_entry_id + 1
             ledger.appended_bytes = ledger.length_bytes
             ledger.granted_epoch = _NOBODY
-        sealed = journal.segments()[:-1]
-        store._upkeep.sealed([n for n in sealed if n >= scan_from], below=store._tail)
+        store._upkeep.sealed([n for n in scanned if n < store._tail], below=store._tail)
         return store
 
     @property
@@ -210,23 +217,23 @@ class EmbeddedLedgerStore:
         self._upkeep.sealed(older, below=segment)
 
 
-async def _restore_sealed(disk: Disk, folder: str, index: LedgerIndex) -> int:
-    """Take in sealed segments by their index files; return the first that must be scanned."""
-    numbers = await list_segments(disk, f"{folder}/journal")
-    wanted = {index_name(number): number for number in numbers}
-    found = await disk.list(f"{folder}/index")
-    for name in found:
+async def _clear_index_leftovers(disk: Disk, folder: str) -> None:
+    """Remove index files of segments that are gone, and those that were being written."""
+    wanted = [index_name(number) for number in await list_segments(disk, f"{folder}/journal")]
+    for name in await disk.list(f"{folder}/index"):
         stem, dot, rest = name.partition(".")
         if not stem.isdigit() or f"{dot}{rest}" not in (".index", ".index.new"):
             raise FormatError(f"{folder}/index/{name} is not a ledger index: the wrong folder?")
         if name not in wanted:
             await disk.remove(f"{folder}/index/{name}")
-    for name, number in list(wanted.items())[:-1]:
-        if name not in found:
-            return number
-        try:
-            content = decode_index(await disk.read(f"{folder}/index/{name}"), number)
-        except FormatError:
-            return number
-        restore(index, number, content)
-    return numbers[-1] if numbers else 0
+
+
+async def _restore_sealed(disk: Disk, folder: str, index: LedgerIndex, segment: int) -> bool:
+    """Take in a sealed segment by its index file; False if it must be scanned."""
+    try:
+        file = await disk.read(f"{folder}/index/{index_name(segment)}")
+        content = decode_index(file, segment)
+    except (FileNotFoundError, FormatError):
+        return False
+    restore(index, segment, content)
+    return True

@@ -59,8 +59,19 @@ class EmbeddedReader:
             raise NotFound(
                 f"ledger {ledger.ledger_id} has entries up to {ledger.last_entry_id}, not {first}"
             )
+        while True:
+            moves = ledger.moves
+            try:
+                return await self._read(first, min(last, ledger.last_entry_id), max_bytes)
+            except (Corruption, NotFound):
+                if ledger.moves == moves:
+                    raise
+
+    async def _read(self, first: int, last: int, max_bytes: int) -> list[Entry]:
+        """Read as the index tells; entries that move meanwhile are not found, or seem damaged."""
+        ledger = self._ledger
         entries: list[Entry] = []
-        for places in ledger.select(first, min(last, ledger.last_entry_id), max_bytes):
+        for places in ledger.select(first, last, max_bytes):
             records = await self._journal.read_run(places)
             useful = sum(map(len, records))
             # A view keeps all that was read in memory; where most of that is not ours, copy.
@@ -77,7 +88,7 @@ class EmbeddedReader:
         kind, ledger_id, _, found = ENTRY_HEADER.unpack_from(record)
         if (kind, ledger_id, found) != (ENTRY, self._ledger.ledger_id, entry_id):
             detail = f"entry {ledger_id}:{found} is where {self.ledger_id}:{entry_id} should be"
-            raise Corruption(self._journal.path(place.segment), place.offset, detail)
+            raise Corruption(self._journal.files.path(place.segment), place.offset, detail)
 
 
 class EmbeddedWriter(EmbeddedReader):

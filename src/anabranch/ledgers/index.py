@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from anabranch.errors import Corruption
-from anabranch.journal import RecordPlace, segment_name
+from anabranch.journal import REWRITTEN_BYTES_MIN, RecordPlace, segment_name
 from anabranch.ledgers.id_ranges import IdRanges
 from anabranch.ledgers.records import (
     ENTRY,
@@ -29,6 +29,19 @@ from anabranch.limits import JOURNAL_RECORD_BYTES_MAX, LEDGER_READ_GAP_BYTES_MAX
 _LENGTH_BITS = 24
 _LENGTH_MASK = (1 << _LENGTH_BITS) - 1
 assert JOURNAL_RECORD_BYTES_MAX - 1 <= _LENGTH_MASK
+_RECORD_OVERHEAD_BYTES = 8
+"""Of a record in a segment's file."""
+_RANGE_BYTES = 16
+
+
+def pack_place(offset: int, length: int) -> int:
+    """A place within a segment as one number; they sort by offset."""
+    return offset << _LENGTH_BITS | length - 1
+
+
+def unpack_place(segment: int, packed: int) -> RecordPlace:
+    """The place that a number stands for."""
+    return RecordPlace(segment, packed >> _LENGTH_BITS, (packed & _LENGTH_MASK) + 1)
 
 
 class Ledger:
@@ -40,11 +53,13 @@ class Ledger:
         "created",
         "custom_metadata",
         "epoch",
+        "fact_segments",
         "first_entry",
         "gap_before",
         "granted_epoch",
         "ledger_id",
         "length_bytes",
+        "moves",
         "next_entry",
         "places",
         "run_firsts",
@@ -66,6 +81,10 @@ class Ledger:
         # Entries of one segment are a run; runs begin at these entries, in these segments.
         self.run_firsts: list[int] = []
         self.run_segments: list[int] = []
+        self.fact_segments: list[int] = []
+        """Where its facts are."""
+        self.moves = 0
+        """How often entries got other places; whoever read meanwhile looks again."""
         # What is not durable yet, kept by the store while the ledger is written.
         self.granted_epoch = 0
         self.next_entry = 0
@@ -81,7 +100,7 @@ class Ledger:
         places = self.places
         if entry_id != self.first_entry + len(places):
             self._note_gap(entry_id)
-        places.append(place.offset << _LENGTH_BITS | place.length - 1)
+        places.append(pack_place(place.offset, place.length))
         self.length_bytes += place.length - ENTRY_HEADER_BYTES
         if self.run_segments and self.run_segments[-1] == place.segment:
             return False
@@ -112,6 +131,12 @@ class Ledger:
         end = None if after is None else after - self.first_entry
         return first, self.places[first - self.first_entry : end]
 
+    def move_run(self, segment: int, places: "array[int]") -> None:
+        """All entries in a segment have other places there."""
+        start = self.run_firsts[self.run_segments.index(segment)] - self.first_entry
+        self.places[start : start + len(places)] = places
+        self.moves += 1
+
     def select(self, first: int, last: int, max_bytes: int) -> list[list[RecordPlace]]:
         """Where the entries first..last are: as many as fit, at least one.
 
@@ -128,8 +153,7 @@ class Ledger:
                 segment = self.run_segments[run]
                 run_end = self._run_end(run)
                 expected = -1
-            packed = self.places[entry_id - self.first_entry]
-            place = RecordPlace(segment, packed >> _LENGTH_BITS, (packed & _LENGTH_MASK) + 1)
+            place = unpack_place(segment, self.places[entry_id - self.first_entry])
             max_bytes -= place.length - ENTRY_HEADER_BYTES
             if max_bytes < 0 and entry_id != first:
                 break
@@ -153,17 +177,39 @@ def packed_length_bytes(places: Sequence[int]) -> int:
 class SegmentUse:
     """What a segment is still needed for."""
 
-    __slots__ = ("deleted", "facts", "ledgers", "states")
+    __slots__ = ("deleted", "facts", "ledgers", "states", "total_bytes", "used_bytes")
 
     def __init__(self) -> None:
-        self.ledgers: dict[int, None] = {}
-        """Living ledgers with entries in it."""
-        self.states: dict[int, None] = {}
-        """Ledgers with facts in it, some perhaps deleted since."""
+        self.ledgers: dict[int, int] = {}
+        """Living ledgers with entries in it, and how many bytes; 0 until it is sealed."""
+        self.states: dict[int, int] = {}
+        """Living ledgers with facts in it, and how many bytes."""
         self.deleted = IdRanges()
         """Ids whose deletion is recorded in it."""
         self.facts: list[bytes] = []
         """The facts in it, until they are in its index file."""
+        self.used_bytes = 0
+        """Of living ledgers."""
+        self.total_bytes = 0
+        """Of its file; 0 until it is sealed."""
+
+    def weigh(self, ledger_id: int, entries: int, length_bytes: int) -> None:
+        """Count the entries of a living ledger, once it is known that no more will come."""
+        size = length_bytes + entries * (ENTRY_HEADER_BYTES + _RECORD_OVERHEAD_BYTES)
+        self.used_bytes += size - self.ledgers[ledger_id]
+        self.ledgers[ledger_id] = size
+
+    def release(self, ledger_id: int) -> None:
+        """A ledger was deleted."""
+        self.used_bytes -= self.ledgers.pop(ledger_id, 0) + self.states.pop(ledger_id, 0)
+
+    @property
+    def is_mostly_dead(self) -> bool:
+        """Whether it would take at most half the room if it were written anew."""
+        needed = REWRITTEN_BYTES_MIN + self.used_bytes
+        if self.deleted:
+            needed += _RECORD_OVERHEAD_BYTES + _RANGE_BYTES * (1 + len(self.deleted))
+        return 0 < 2 * needed <= self.total_bytes
 
 
 class LedgerIndex:
@@ -214,7 +260,7 @@ class LedgerIndex:
     def add_entry(self, ledger: Ledger, entry_id: int, place: RecordPlace) -> None:
         """Note an entry that is durable."""
         if ledger.add(entry_id, place):
-            self.segment(place.segment).ledgers[ledger.ledger_id] = None
+            self.segment(place.segment).ledgers[ledger.ledger_id] = 0
 
     def add_run(
         self, segment: int, ledger_id: int, first: int, places: "array[int]", length_bytes: int
@@ -222,7 +268,9 @@ class LedgerIndex:
         """Note all entries of a ledger in a segment, as its index file tells."""
         if ledger_id not in self.deleted:
             self._known(ledger_id).add_run(segment, first, places, length_bytes)
-            self.segment(segment).ledgers[ledger_id] = None
+            use = self.segment(segment)
+            use.ledgers[ledger_id] = 0
+            use.weigh(ledger_id, len(places), length_bytes)
 
     def learn(self, segment: int, record: bytes) -> None:
         """Take in a durable fact, found in the given segment."""
@@ -234,11 +282,15 @@ class LedgerIndex:
                 use.deleted.add(first, last)
                 self._forget(first, last)
             return
-        use.states[fact.ledger_id] = None
         if fact.ledger_id not in self.deleted:
-            self._merge(fact)
+            size = len(record) + _RECORD_OVERHEAD_BYTES
+            use.states[fact.ledger_id] = use.states.get(fact.ledger_id, 0) + size
+            use.used_bytes += size
+            ledger = self._merge(fact)
+            if segment not in ledger.fact_segments:
+                ledger.fact_segments.append(segment)
 
-    def _merge(self, fact: Create | Fence | Close) -> None:
+    def _merge(self, fact: Create | Fence | Close) -> Ledger:
         ledger = self._known(fact.ledger_id)
         match fact:
             case Create(_, epoch, metadata):
@@ -249,6 +301,7 @@ class LedgerIndex:
                 ledger.epoch = max(ledger.epoch, epoch)
             case Close(_, last, _):
                 ledger.closed_last = last
+        return ledger
 
     def _known(self, ledger_id: int) -> Ledger:
         ledger = self.ledgers.get(ledger_id)
@@ -265,11 +318,11 @@ class LedgerIndex:
             doomed = [ledger_id for ledger_id in wanted if ledger_id in self.ledgers]
         for ledger_id in doomed:
             ledger = self.ledgers.pop(ledger_id)
-            segments: Iterable[int] = ledger.run_segments
+            segments: Iterable[int] = [*ledger.run_segments, *ledger.fact_segments]
             if ledger.gap_before >= 0:
                 segments = self.segments  # the runs before the gap are not known any more
             for segment in segments:
-                self.segments[segment].ledgers.pop(ledger_id, None)
+                self.segments[segment].release(ledger_id)
 
     def check_complete(self) -> None:
         """After replaying everything: no living ledger may miss anything.
@@ -291,6 +344,22 @@ class LedgerIndex:
             else:
                 continue
             raise Corruption(self._folder, 0, f"{detail}: is a segment lost?")
+
+    def drop_segment(self, segment: int) -> None:
+        """A segment is gone; its facts were written again elsewhere."""
+        for ledger_id in self.segments.pop(segment).states:
+            self.ledgers[ledger_id].fact_segments.remove(segment)
+
+    def facts_to_copy(self, segment: int, facts: Iterable[bytes]) -> list[bytes]:
+        """What of a segment's own facts must stay in it when it is written anew."""
+        kept = []
+        for record in facts:
+            fact = decode_fact(memoryview(record))
+            if not isinstance(fact, Delete) and fact.ledger_id in self.ledgers:
+                kept.append(record)
+        if self.segments[segment].deleted:
+            kept.append(encode_fact(Delete(list(self.segments[segment].deleted))))
+        return kept
 
     def facts_to_keep(self, segment: int) -> list[bytes]:
         """What must be written again before a segment without living entries may go."""

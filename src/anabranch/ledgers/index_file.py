@@ -1,8 +1,8 @@
 """The index file of a sealed segment: what scanning the segment would tell, for a fast start.
 
     file := magic 8 | version u16 | segment u64 | crc u32 of body | body
-    body := count u32 (length u32, fact)*  count u32 (ledger u64, first entry u64, bytes u64,
-            count u32, packed places u64 little-endian *)*
+    body := segment bytes u64  count u32 (length u32, fact)*  count u32 (ledger u64,
+            first entry u64, bytes u64, count u32, packed places u64 little-endian *)*
 
 Pure. A file that is damaged or of another version is never trusted; the segment is scanned instead.
 """
@@ -19,9 +19,10 @@ from crc32c import crc32c
 from anabranch.errors import FormatError
 from anabranch.ledgers.index import LedgerIndex, packed_length_bytes
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _MAGIC = b"ANBLIDX\n"
 _HEADER = struct.Struct(">8sHQI")
+_SIZE = struct.Struct(">Q")
 _COUNT = struct.Struct(">I")
 _RUN = struct.Struct(">QQQI")
 
@@ -40,6 +41,7 @@ class Run:
 class SegmentIndex:
     """What is in a segment."""
 
+    segment_bytes: int
     facts: Sequence[bytes]
     runs: Sequence[Run]
 
@@ -50,7 +52,7 @@ def index_name(segment: int) -> str:
 
 
 def runs_of(index: LedgerIndex, segment: int) -> Iterator[Run]:
-    """The living ledgers' entries in a segment, one ledger at a time.
+    """The living ledgers' entries in a sealed segment, one ledger at a time, and weigh them.
 
     Ledgers may be deleted while the iteration is paused; their deletion is recorded elsewhere.
     """
@@ -58,7 +60,9 @@ def runs_of(index: LedgerIndex, segment: int) -> Iterator[Run]:
         ledger = index.ledgers.get(ledger_id)
         if ledger is not None:
             first, places = ledger.run(segment)
-            yield Run(ledger_id, first, packed_length_bytes(places), places)
+            run = Run(ledger_id, first, packed_length_bytes(places), places)
+            index.segment(segment).weigh(ledger_id, len(places), run.length_bytes)
+            yield run
 
 
 def encode_run(run: Run) -> bytes:
@@ -67,9 +71,11 @@ def encode_run(run: Run) -> bytes:
     return header + _swapped(run.places).tobytes()
 
 
-def encode_index(segment: int, facts: Sequence[bytes], runs: Sequence[bytes]) -> bytes:
+def encode_index(
+    segment: int, segment_bytes: int, facts: Sequence[bytes], runs: Sequence[bytes]
+) -> bytes:
     """The file; `runs` are encoded already."""
-    parts = [_COUNT.pack(len(facts))]
+    parts = [_SIZE.pack(segment_bytes), _COUNT.pack(len(facts))]
     for fact in facts:
         parts += (_COUNT.pack(len(fact)), fact)
     parts.append(_COUNT.pack(len(runs)))
@@ -91,8 +97,9 @@ def decode_index(content: bytes, segment: int) -> SegmentIndex:
     if magic != _MAGIC or version != FORMAT_VERSION or found != segment or crc32c(body) != crc:
         raise FormatError(f"not an intact index of segment {segment}, version {FORMAT_VERSION}")
     facts: list[bytes] = []
-    (count,) = _COUNT.unpack_from(body)
-    at = _COUNT.size
+    (segment_bytes,) = _SIZE.unpack_from(body)
+    (count,) = _COUNT.unpack_from(body, _SIZE.size)
+    at = _SIZE.size + _COUNT.size
     for _ in range(count):
         (length,) = _COUNT.unpack_from(body, at)
         at += _COUNT.size
@@ -108,7 +115,7 @@ def decode_index(content: bytes, segment: int) -> SegmentIndex:
         places.frombytes(body[at : at + 8 * entries])
         at += 8 * entries
         runs.append(Run(ledger_id, first, length, _swapped(places)))
-    return SegmentIndex(facts, runs)
+    return SegmentIndex(segment_bytes, facts, runs)
 
 
 def restore(index: LedgerIndex, segment: int, content: SegmentIndex) -> None:
@@ -117,7 +124,9 @@ def restore(index: LedgerIndex, segment: int, content: SegmentIndex) -> None:
         index.add_run(segment, run.ledger_id, run.first_entry, run.places, run.length_bytes)
     for fact in content.facts:
         index.learn(segment, fact)
-    index.segment(segment).facts.clear()
+    use = index.segment(segment)
+    use.facts.clear()
+    use.total_bytes = content.segment_bytes
 
 
 def _swapped(places: "array[int]") -> "array[int]":

@@ -78,6 +78,10 @@ class Disk(Protocol):
         """Write a file so that after any crash it is wholly the old or wholly the new one."""
         ...
 
+    async def rename(self, path: str, name: str) -> None:
+        """Give a file another name in its folder, durably, in place of what had that name."""
+        ...
+
     async def list(self, folder: str) -> list[str]:
         """Names in a folder, sorted; [] if there is no such folder."""
         ...

@@ -157,6 +157,16 @@ class RealDisk:
 
         await self._run(swap)
 
+    async def rename(self, path: str, name: str) -> None:
+        """See `Disk.rename`."""
+
+        def rename() -> None:
+            folder = os.path.dirname(path) or "."
+            os.replace(path, os.path.join(folder, name))
+            _sync_folder(folder)
+
+        await self._run(rename)
+
     async def list(self, folder: str) -> list[str]:
         """See `Disk.list`."""
 

@@ -83,7 +83,7 @@ async def test_parts_are_joined_and_views_are_written_as_they_are(bench: Bench) 
     done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
     place = journal.append([b"head:", memoryview(whole)[2:9], b""], done.set_result)
     assert await done is None
-    assert await journal.read(place) == b"head:payload"
+    assert await journal.read_run([place]) == [b"head:payload"]
     await journal.close()
 
 
@@ -123,7 +123,7 @@ async def test_segments_roll_by_size_and_all_are_replayed(bench: Bench) -> None:
     reopened = await bench.open(segment_bytes=2000)
     assert bench.payloads() == payloads
     for place, payload in bench.replayed:
-        assert await reopened.read(place) == payload
+        assert await reopened.read_run([place]) == [payload]
     await reopened.close()
 
 
@@ -212,7 +212,7 @@ async def test_a_removed_segment_leaves_the_others(bench: Bench) -> None:
         places += await bench.append(journal, b"%d" % number * 300)
     await journal.remove_segment(places[2].segment)
     with pytest.raises(NotFound, match=r"000003\.journal"):
-        await journal.read(places[2])
+        await journal.read_run([places[2]])
     await journal.close()
     with pytest.raises(Corruption, match="missing"):
         await bench.open(segment_bytes=300)
@@ -236,8 +236,8 @@ async def test_more_segments_than_open_files(bench: Bench, monkeypatch: pytest.M
     places = []
     for number in range(12):
         places += await bench.append(journal, b"%d" % number * 200)
-    reads = await asyncio.gather(*[journal.read(place) for place in places * 3])
-    assert reads == [b"%d" % number * 200 for number in range(12)] * 3
+    reads = await asyncio.gather(*[journal.read_run([place]) for place in places * 3])
+    assert reads == [[b"%d" % number * 200] for number in range(12)] * 3
     await journal.close()
 
 

@@ -221,8 +221,8 @@ async def test_largest_write_may_be_torn_together_with_the_mark_before_it(tmp_pa
         (SEGMENT, encode_header(b"othr", 1), "kind b'othr', wanted b'test'"),
         (
             SEGMENT,
-            encode_header(KIND, 1)[:8] + b"\x00\x02" + encode_header(KIND, 1)[10:],
-            "format version 2; this build reads 1",
+            encode_header(KIND, 1)[:8] + b"\x00\x09" + encode_header(KIND, 1)[10:],
+            "format version 9; this build reads 1 and 2",
         ),
     ],
     ids=["foreign-name", "odd-number", "foreign-content", "short", "other-kind", "version"],
@@ -253,7 +253,7 @@ async def test_damage_found_while_reading_is_reported_and_not_served(tmp_path: P
     content = bytearray(file.read_bytes())
     content[bad.offset + 9] ^= 0x10
     file.write_bytes(content)
-    assert await journal.read(good) == b"good"
+    assert await journal.read_run([good]) == [b"good"]
     with pytest.raises(Corruption, match=f"at byte {bad.offset}"):
-        await journal.read(bad)
+        await journal.read_run([bad])
     await journal.close()

@@ -227,7 +227,7 @@ async def test_a_damaged_entry_is_reported_with_its_place_and_not_served(folder:
     await fill(store, [1], 20)
     reader = await store.open(1)
     place = store._index.ledgers[1].select(7, 7, MANY)[0][0]
-    file = Path(store.journal.path(place.segment))
+    file = Path(store.journal.files.path(place.segment))
     flip_byte(file, place.offset + 40)
     with pytest.raises(Corruption, match=f"{file.name} at byte {place.offset}"):
         await reader.read(5, 9, max_bytes=MANY)

@@ -69,9 +69,9 @@ RUNS = st.builds(
 def test_index_files_come_back_or_are_refused(
     facts: list[bytes], runs: list[Run], data: st.DataObject
 ) -> None:
-    content = encode_index(7, facts, [encode_run(run) for run in runs])
+    content = encode_index(7, 99, facts, [encode_run(run) for run in runs])
     decoded = decode_index(content, 7)
-    assert (decoded.facts, decoded.runs) == (facts, runs)
+    assert (decoded.segment_bytes, decoded.facts, decoded.runs) == (99, facts, runs)
     with pytest.raises(FormatError):
         decode_index(content, 8)
     damaged = bytearray(content)

@@ -1,9 +1,16 @@
 """Planted bugs of `anabranch.ledgers`."""
 
+from collections.abc import Iterable
+
+from anabranch.journal import RecordPlace
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
-from anabranch.ledgers.embedded_ledger import EmbeddedReader
-from anabranch.ledgers.records import Close
-from anabranch.testing.planted import planted
+from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
+from anabranch.ledgers.index import Ledger, LedgerIndex
+from anabranch.ledgers.records import Close, Delete, encode_fact
+from anabranch.ledgers.store import AppendDone, Entry
+from anabranch.ledgers.upkeep import Upkeep
+from anabranch.runtime.network import Buffer
+from anabranch.testing.planted import original, planted
 
 
 @planted("open_does_not_fence", target="anabranch.ledgers.embedded:EmbeddedLedgerStore.open")
@@ -13,3 +20,79 @@ async def open_does_not_fence(self: EmbeddedLedgerStore, ledger_id: int) -> Embe
     if ledger.closed_last is None:
         await self.record(Close(ledger_id, ledger.last_entry_id, ledger.length_bytes))
     return EmbeddedReader(self, ledger)
+
+
+@planted("compaction_loses_facts", target="anabranch.ledgers.index:LedgerIndex.facts_to_copy")
+def compaction_loses_facts(
+    _self: LedgerIndex, _segment: int, _facts: Iterable[bytes]
+) -> list[bytes]:
+    """A segment is written anew with its entries only: beginnings, ends and deletions are gone."""
+    return []
+
+
+@planted("old_index_outlives_compaction", target="anabranch.ledgers.upkeep:Upkeep._forget_index")
+async def old_index_outlives_compaction(_self: Upkeep, _segment: int) -> None:
+    """The index file of a segment stays while another file takes the segment's place."""
+
+
+@planted(
+    "moved_entries_are_not_looked_for",
+    target="anabranch.ledgers.embedded_ledger:EmbeddedReader.read",
+)
+async def moved_entries_are_not_looked_for(
+    self: EmbeddedReader, first: int, last: int, *, max_bytes: int
+) -> list[Entry]:
+    """A read that was under way when its entries moved fails."""
+    return await self._read(first, min(last, self.last_entry_id), max_bytes)
+
+
+@planted("rewritten_segment_may_be_short", target="anabranch.journal.recovery:_check_whole")
+def rewritten_segment_may_be_short(_segment: object) -> None:
+    """Nobody looks whether all of a rewritten segment is there."""
+
+
+@planted(
+    "embedded_completes_within_the_call",
+    target="anabranch.ledgers.embedded_ledger:EmbeddedWriter.append",
+)
+def embedded_completes_within_the_call(
+    self: EmbeddedWriter, payload: Buffer, done: AppendDone
+) -> int:
+    """An append is answered before it returns."""
+    append = original("embedded_completes_within_the_call")
+    entry_id: int = append(self, payload, lambda *_: None)
+    done(entry_id, None)
+    return entry_id
+
+
+@planted("embedded_range_excludes_its_end", target="anabranch.ledgers.index:Ledger.select")
+def embedded_range_excludes_its_end(
+    self: Ledger, first: int, last: int, max_bytes: int
+) -> list[list[RecordPlace]]:
+    """A read of several entries leaves out the last one."""
+    places: list[list[RecordPlace]] = original("embedded_range_excludes_its_end")(
+        self, first, max(first, last - 1), max_bytes
+    )
+    return places
+
+
+@planted("embedded_id_is_used_again", target="anabranch.ledgers.index:LedgerIndex.was_used")
+def embedded_id_is_used_again(self: LedgerIndex, ledger_id: int) -> bool:
+    """The id of a deleted ledger may be given to another one."""
+    return ledger_id in self.ledgers
+
+
+@planted(
+    "embedded_close_does_not_wait", target="anabranch.ledgers.embedded_ledger:EmbeddedWriter.close"
+)
+async def embedded_close_does_not_wait(self: EmbeddedWriter) -> int:
+    """A ledger is reported as closed while its appends are still under way."""
+    self._closed = True
+    return self.last_entry_id
+
+
+@planted("deletion_is_not_written", target="anabranch.ledgers.embedded:EmbeddedLedgerStore.delete")
+async def deletion_is_not_written(self: EmbeddedLedgerStore, ledger_id: int) -> None:
+    """A deletion is known to the running process alone."""
+    self._find(ledger_id).granted_epoch = -1
+    self._index.learn(self._tail, encode_fact(Delete([(ledger_id, ledger_id)])))

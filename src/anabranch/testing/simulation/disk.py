@@ -308,6 +308,16 @@ class ProcessDisk:
         await asyncio.sleep(self._disk.sync_s())
         self._sync_names(path.rpartition("/")[0])
 
+    async def rename(self, path: str, name: str) -> None:
+        """See `Disk.rename`."""
+        await self._pace()
+        folder, before = self._tree.parent(path)
+        inode = self._tree.file(path)
+        self._forget(folder.seen.get(name))
+        folder.change({before: None, name: inode})
+        await asyncio.sleep(self._disk.sync_s())
+        self._sync_names(path.rpartition("/")[0])
+
     async def list(self, folder: str) -> list[str]:
         """See `Disk.list`."""
         await self._pace()

@@ -83,8 +83,11 @@ class Nemesis:
             for _ in range(fault_count):
                 await asyncio.sleep(self._rng.uniform(*self._gap_s))
                 self._strike()
-        finally:
+        except asyncio.CancelledError:
             self.heal()
+            raise
+        # Not in a `finally`: that would run in a world which has ended, too.
+        self.heal()
 
     def heal(self) -> None:
         """Undo what is undoable and start every process that is down."""

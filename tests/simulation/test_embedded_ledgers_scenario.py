@@ -1,0 +1,49 @@
+"""Ledgers written by three processes through a store under faults; planted bugs are found."""
+
+import pytest
+
+from anabranch.testing.planted import applied
+from anabranch.testing.simulation.scenario import load_scenarios, run_seed
+
+SEEDS_UNTIL_FOUND = 20
+CLIENT_OPERATIONS_MIN = 2000
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.goal("core.L2", part="simulation", broken_by="failed_write_counts_as_done")
+@pytest.mark.goal("core.L2", part="simulation", broken_by="damaged_record_is_served")
+@pytest.mark.goal("core.L2", part="simulation", broken_by="damage_is_cut_as_a_tail")
+@pytest.mark.goal("core.L2", part="simulation", broken_by="unproven_tail_is_cut")
+@pytest.mark.goal("core.L2", part="simulation", broken_by="compaction_loses_facts")
+@pytest.mark.goal("core.L1", part="embedded", broken_by="open_does_not_fence")
+def test_promises_hold_and_rot_is_named() -> None:
+    outcome = run_seed(load_scenarios()["embedded_ledgers"], 0)
+    assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
+    assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
+    assert outcome.reached["compacted"] > 0
+    assert outcome.reached["deleted"] > 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "journal_skips_sync",
+        "acknowledged_before_written",
+        "failed_write_counts_as_done",
+        "damaged_record_is_served",
+        "damage_is_cut_as_a_tail",
+        "unproven_tail_is_cut",
+        "open_does_not_fence",
+        "compaction_loses_facts",
+    ],
+)
+def test_planted_bugs_are_found_in_ledgers(bug: str) -> None:
+    played = load_scenarios()["embedded_ledgers"]
+    with applied(bug):
+        assert any(run_seed(played, seed).failure for seed in range(SEEDS_UNTIL_FOUND)), bug
+
+
+def test_the_same_seed_writes_the_same_ledgers_twice() -> None:
+    played = load_scenarios()["embedded_ledgers"]
+    assert run_seed(played, 7).digest == run_seed(played, 7).digest
