@@ -13,6 +13,7 @@ from anabranch.testing.contracts.metadata import ConditionalWrites, Deletes, Hos
 from anabranch.testing.contracts.metadata_copies import Copies, Indexes
 from anabranch.testing.contracts.metadata_sessions import Guards, Kill, Sequences, Sessions
 from anabranch.testing.contracts.metadata_trees import Batching, ScanAndChildren, Watching
+from anabranch.testing.contracts.proving import proves
 
 
 class Local:
@@ -52,7 +53,16 @@ class OnEmbedded(Local):
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M2", part="memory")
+@proves(
+    "core.M2",
+    "memory",
+    {
+        "test_put_stale_version_changes_nothing": "any_version_will_do",
+        "test_put_version_where_nothing_is": "any_version_will_do",
+        "test_version_of_an_earlier_life_does_not_match": "any_version_will_do",
+        "test_put_absent_creates_once": "absent_is_not_checked",
+    },
+)
 class TestMemoryConditionalWrites(OnMemory, ConditionalWrites):
     pass
 
@@ -68,25 +78,56 @@ class TestMemoryHostileInput(OnMemory, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M7", part="memory")
+@proves(
+    "core.M7",
+    "memory",
+    {
+        "test_children_are_names_in_order": "children_are_not_sorted",
+        "test_many_children_of_one_node": "children_are_cut_short",
+    },
+)
 class TestMemoryScanAndChildren(OnMemory, ScanAndChildren):
     pass
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M6", part="memory")
+@proves(
+    "core.M6",
+    "memory",
+    {
+        "test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal",
+    },
+)
 class TestMemoryBatching(OnMemory, Batching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M5", part="memory")
+@proves(
+    "core.M5",
+    "memory",
+    {
+        "test_own_writes_are_seen": "modifications_are_not_told",
+        "test_resume_after_every_event": "watch_resumes_one_late",
+        "test_concurrent_writes_are_told_in_the_order_of_history": "modifications_are_not_told",
+        "test_revision_of_another_history_is_a_gap": "gap_is_passed_over",
+    },
+)
 class TestMemoryWatching(OnMemory, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M2", part="embedded")
+@proves(
+    "core.M2",
+    "embedded",
+    {
+        "test_put_stale_version_changes_nothing": "any_version_will_do",
+        "test_put_version_where_nothing_is": "any_version_will_do",
+        "test_version_of_an_earlier_life_does_not_match": "any_version_will_do",
+        "test_put_absent_creates_once": "absent_is_not_checked",
+    },
+)
 class TestEmbeddedConditionalWrites(OnEmbedded, ConditionalWrites):
     pass
 
@@ -102,31 +143,67 @@ class TestEmbeddedHostileInput(OnEmbedded, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M7", part="embedded")
+@proves(
+    "core.M7",
+    "embedded",
+    {
+        "test_children_are_names_in_order": "children_are_not_sorted",
+        "test_many_children_of_one_node": "children_are_cut_short",
+    },
+)
 class TestEmbeddedScanAndChildren(OnEmbedded, ScanAndChildren):
     pass
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M6", part="embedded")
+@proves(
+    "core.M6",
+    "embedded",
+    {
+        "test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal",
+    },
+)
 class TestEmbeddedBatching(OnEmbedded, Batching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M5", part="embedded")
+@proves(
+    "core.M5",
+    "embedded",
+    {
+        "test_own_writes_are_seen": "modifications_are_not_told",
+        "test_resume_after_every_event": "watch_resumes_one_late",
+        "test_concurrent_writes_are_told_in_the_order_of_history": "modifications_are_not_told",
+        "test_revision_of_another_history_is_a_gap": "gap_is_passed_over",
+    },
+)
 class TestEmbeddedWatching(OnEmbedded, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M3", part="memory")
+@proves(
+    "core.M3",
+    "memory",
+    {
+        "test_stat_tells_whose_node_it_is": "everybody_is_the_owner",
+        "test_session_that_ends_takes_the_nodes_along": "ephemeral_outlives_its_session",
+    },
+)
 class TestMemorySessions(OnMemory, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="memory")
-@pytest.mark.goal("core.M4", part="memory")
+@proves(
+    "core.M4",
+    "memory",
+    {
+        "test_eight_writers_get_different_rising_numbers": "sequences_count_down",
+        "test_number_is_not_given_out_again_after_a_delete": "sequences_count_children",
+    },
+)
 class TestMemorySequences(OnMemory, Sequences):
     pass
 
@@ -147,13 +224,27 @@ class TestMemoryCopies(OnMemory, Copies):
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M3", part="embedded")
+@proves(
+    "core.M3",
+    "embedded",
+    {
+        "test_stat_tells_whose_node_it_is": "everybody_is_the_owner",
+        "test_session_that_ends_takes_the_nodes_along": "ephemeral_outlives_its_session",
+    },
+)
 class TestEmbeddedSessions(OnEmbedded, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="embedded")
-@pytest.mark.goal("core.M4", part="embedded")
+@proves(
+    "core.M4",
+    "embedded",
+    {
+        "test_eight_writers_get_different_rising_numbers": "sequences_count_down",
+        "test_number_is_not_given_out_again_after_a_delete": "sequences_count_children",
+    },
+)
 class TestEmbeddedSequences(OnEmbedded, Sequences):
     pass
 

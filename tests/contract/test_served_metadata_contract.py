@@ -17,6 +17,7 @@ from anabranch.testing.contracts.metadata import ConditionalWrites, Deletes, Hos
 from anabranch.testing.contracts.metadata_copies import Copies, Indexes
 from anabranch.testing.contracts.metadata_sessions import Guards, Kill, Sequences, Sessions
 from anabranch.testing.contracts.metadata_trees import Batching, ScanAndChildren, Watching
+from anabranch.testing.contracts.proving import proves
 
 
 def failed(name: str, error: BaseException) -> None:
@@ -61,7 +62,16 @@ class OnServed:
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M2", part="served")
+@proves(
+    "core.M2",
+    "served",
+    {
+        "test_put_stale_version_changes_nothing": "any_version_will_do",
+        "test_put_version_where_nothing_is": "any_version_will_do",
+        "test_version_of_an_earlier_life_does_not_match": "any_version_will_do",
+        "test_put_absent_creates_once": "absent_is_not_checked",
+    },
+)
 class TestServedConditionalWrites(OnServed, ConditionalWrites):
     pass
 
@@ -77,31 +87,67 @@ class TestServedHostileInput(OnServed, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M7", part="served")
+@proves(
+    "core.M7",
+    "served",
+    {
+        "test_children_are_names_in_order": "children_are_not_sorted",
+        "test_many_children_of_one_node": "children_are_cut_short",
+    },
+)
 class TestServedScanAndChildren(OnServed, ScanAndChildren):
     pass
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M6", part="served")
+@proves(
+    "core.M6",
+    "served",
+    {
+        "test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal",
+    },
+)
 class TestServedBatching(OnServed, Batching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M5", part="served")
+@proves(
+    "core.M5",
+    "served",
+    {
+        "test_own_writes_are_seen": "modifications_are_not_told",
+        "test_resume_after_every_event": "watch_resumes_one_late",
+        "test_concurrent_writes_are_told_in_the_order_of_history": "modifications_are_not_told",
+        "test_revision_of_another_history_is_a_gap": "gap_is_passed_over",
+    },
+)
 class TestServedWatching(OnServed, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M3", part="served")
+@proves(
+    "core.M3",
+    "served",
+    {
+        "test_stat_tells_whose_node_it_is": "everybody_is_the_owner",
+        "test_session_that_ends_takes_the_nodes_along": "ephemeral_outlives_its_session",
+    },
+)
 class TestServedSessions(OnServed, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="served")
-@pytest.mark.goal("core.M4", part="served")
+@proves(
+    "core.M4",
+    "served",
+    {
+        "test_eight_writers_get_different_rising_numbers": "sequences_count_down",
+        "test_number_is_not_given_out_again_after_a_delete": "sequences_count_children",
+    },
+)
 class TestServedSequences(OnServed, Sequences):
     pass
 

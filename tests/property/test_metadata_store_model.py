@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -337,8 +336,6 @@ def as_test(machine: type[MetadataModel]) -> Any:
     return case
 
 
-TestMemoryModel = pytest.mark.goal("core.M2", part="memory")(as_test(MetadataModel))
-TestEmbeddedModel = pytest.mark.goal("core.M2", part="embedded")(as_test(EmbeddedModel))
-TestEmbeddedSnapshotModel = pytest.mark.goal("core.M9", part="embedded")(
-    as_test(EmbeddedSnapshotModel)
-)
+TestMemoryModel = as_test(MetadataModel)
+TestEmbeddedModel = as_test(EmbeddedModel)
+TestEmbeddedSnapshotModel = as_test(EmbeddedSnapshotModel)

@@ -159,7 +159,7 @@ async def live_and_die(world: World) -> Witness:
     return witness
 
 
-@pytest.mark.goal("core.M9", part="embedded")
+@pytest.mark.goal("core.M9", part="embedded", broken_by="journal_skips_sync")
 @pytest.mark.parametrize("seed", range(50))
 def test_promises_hold_over_every_crash(seed: int) -> None:
     witness = World(seed).run(live_and_die)

@@ -5,12 +5,13 @@ import sys
 import typer
 
 from anabranch import __version__
-from anabranch.cli import messages, standalone, verify
+from anabranch.cli import messages, metadata, standalone, verify
 from anabranch.errors import AnabranchError
 
 # Plain help: boxes cut long flags and defaults short on a narrow terminal.
 app = typer.Typer(name="anabranch", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(verify.app, name="verify")
+app.add_typer(metadata.app, name="metadata")
 
 
 def _print_version(wanted: bool) -> None:

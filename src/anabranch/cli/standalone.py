@@ -15,6 +15,8 @@ from anabranch.server.settings import SETTINGS, Setting
 if TYPE_CHECKING:
     from anabranch.server.assembly import Standalone
 
+_NOT_OURS = "metadata_port"
+"""The one setting that this command has no use for."""
 _CONFIG_HELP = "TOML file with settings; flags and environment variables win over it."
 
 
@@ -54,7 +56,8 @@ def _describe_flags(command: Any) -> None:
         default=typer.Option(None, "--config", help=_CONFIG_HELP),
         annotation=str | None,
     )
-    parameters = [config, *map(_option, SETTINGS.values())]
+    ours = [setting for setting in SETTINGS.values() if setting.name != _NOT_OURS]
+    parameters = [config, *map(_option, ours)]
     command.__signature__ = inspect.Signature(parameters)
     command.__annotations__ = {p.name: p.annotation for p in parameters}
 

@@ -49,6 +49,11 @@ def version_of(entry: Entry) -> Version:
     return Version(0, entry.native, entry.life)
 
 
+def owned_by(entry: Entry, session: int) -> bool:
+    """Whether a node lives only as long as this session."""
+    return entry.owner == session != NOBODY
+
+
 def stat_of(path: str, entry: Entry, session: int) -> Stat:
     """What a caller with this session may know of a node."""
     return Stat(
@@ -58,7 +63,7 @@ def stat_of(path: str, entry: Entry, session: int) -> Stat:
         entry.created_ms,
         entry.modified_ms,
         entry.owner != NOBODY,
-        entry.owner != NOBODY and entry.owner == session,
+        owned_by(entry, session),
     )
 
 

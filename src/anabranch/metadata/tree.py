@@ -146,17 +146,20 @@ class Tree:
 
     def _put_next(self, put: Put, moment: _Moment) -> Outcome:
         parent = parent_of(put.path)
-        below = self._make_ancestors(put.path, moment)
-        if below is not None:
+        if (below := self._make_ancestors(put.path, moment)) is not None:
             return below
-        number = self._entries[parent].next_sequence
-        # Somebody may have put a node of that very name; a number is never issued twice.
-        while f"{put.path}{number:010}" in self._entries:
-            number += 1
+        number = self._next_number(put)
         entry = self._entries[parent]
         self._set(parent, entry, entry._replace(next_sequence=number + 1))
         path = f"{put.path}{number:010}"
         return stat_of(path, self._create(path, put, moment), moment.session)
+
+    def _next_number(self, put: Put) -> int:
+        number = self._entries[parent_of(put.path)].next_sequence
+        # Somebody may have put a node of that very name; a number is never issued twice.
+        while f"{put.path}{number:010}" in self._entries:
+            number += 1
+        return number
 
     def _make_ancestors(self, path: str, moment: _Moment) -> InputError | None:
         missing = []

@@ -9,9 +9,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 
@@ -20,6 +20,7 @@ from anabranch.errors import ConfigError, StorageError
 from anabranch.runtime.real import listening_socket, real_runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.server.assembly import Standalone
+from anabranch.server.metadata_service import MetadataService
 from anabranch.server.ports import explain
 from anabranch.server.settings import Settings
 from anabranch.telemetry import get_logger, logs
@@ -38,13 +39,31 @@ INTERRUPTED: Final = 130
 _log = get_logger("server")
 
 
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
 def run(settings: Settings, *, announce: Callable[[Standalone], None]) -> int:
     """Serve until SIGINT or SIGTERM and return the exit code.
 
     Raises:
         AnabranchError: if the server cannot start; nothing was changed then.
     """
+    return _run(settings, _serve(settings, announce))
+
+
+def run_metadata(settings: Settings, *, announce: Callable[[MetadataService], None]) -> int:
+    """Serve metadata alone until SIGINT or SIGTERM and return the exit code.
+
+    Raises:
+        AnabranchError: if the server cannot start; nothing was changed then.
+    """
+    return _run(settings, _serve_metadata(settings, announce))
+
+
+def _run(settings: Settings, serving: Coroutine[Any, Any, int]) -> int:
     if not __debug__:
+        serving.close()
         raise ConfigError(
             "python -O (or PYTHONOPTIMIZE) removes the checks that protect the data: "
             "start without it"
@@ -52,7 +71,7 @@ def run(settings: Settings, *, announce: Callable[[Standalone], None]) -> int:
     logs.configure(level=settings.log_level, style=settings.log_format, stream=sys.stderr)
     sys.setswitchinterval(limits.THREAD_SWITCH_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(settings, announce))
+        return runner.run(serving)
 
 
 async def _serve(settings: Settings, announce: Callable[[Standalone], None]) -> int:
@@ -80,7 +99,19 @@ async def _serve(settings: Settings, announce: Callable[[Standalone], None]) -> 
         return max(code, await _close(server))
 
 
-async def _close(server: Standalone) -> int:
+async def _serve_metadata(settings: Settings, announce: Callable[[MetadataService], None]) -> int:
+    with _stop_on_signals() as stop:
+        service = MetadataService(real_runtime(), settings)
+        await service.start()
+        gc.collect()
+        gc.freeze()
+        announce(service)
+        code = _code_of(await service.serve_until(stop))
+        _log.info("stopping")
+        return max(code, await _close(service))
+
+
+async def _close(server: _Closable) -> int:
     try:
         async with asyncio.timeout(limits.STOP_S_MAX):
             await server.close()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, get_type_hints
 
 from anabranch import limits
+from anabranch.errors import ConfigError
+from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 
 SettingValue = str | int | float | bool
 Check = Callable[[str], str | None]
@@ -134,6 +136,17 @@ def _store(text: str) -> str | None:
     return "is not memory:, embedded: or embedded:FOLDER"
 
 
+def _metadata_store(text: str) -> str | None:
+    if not text.startswith(f"{SCHEME}:"):
+        wrong = _store(text)
+        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT"
+    try:
+        parse_addresses(text)
+    except ConfigError as error:
+        return f"is wrong: {error}"
+    return None
+
+
 def _setting(
     default: SettingValue,
     help_text: str,
@@ -170,8 +183,21 @@ class Settings:
     metadata_url: str = _setting(
         "embedded:",
         "Metadata store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
+        "`anabranch://HOST:PORT` is served by `anabranch metadata serve`, "
         "`memory:` forgets everything at the stop.",
-        check=_store,
+        check=_metadata_store,
+    )
+    metadata_session_timeout_s: float = _setting(
+        limits.METADATA_SESSION_TIMEOUT_S,
+        "Seconds after which a metadata store in another process gives this one up for dead.",
+        low=limits.METADATA_SESSION_TIMEOUT_S_MIN,
+        high=limits.METADATA_SESSION_TIMEOUT_S_MAX,
+    )
+    metadata_port: int = _setting(
+        DEFAULT_PORT,
+        "Port on which `anabranch metadata serve` listens; 0 takes a free one.",
+        low=0,
+        high=65535,
     )
     ledgers_url: str = _setting(
         "embedded:",

@@ -40,12 +40,14 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         Corruption: if stored bytes are damaged.
     """
     metadata_url, ledgers_url = settings.metadata_url, settings.ledgers_url
-    if metadata_url.startswith(_EMBEDDED):
+    if metadata_url.startswith(_EMBEDDED) or ledgers_url.startswith(_EMBEDDED):
         data = await claim(runtime, settings.data)
         held.callback(data.lock.release)
         metadata_url = await _located(runtime, metadata_url, "metadata", data, held)
         ledgers_url = await _located(runtime, ledgers_url, "ledgers", data, held)
-    metadata = await open_metadata_store(metadata_url, runtime)
+    metadata = await open_metadata_store(
+        metadata_url, runtime, session_timeout_s=settings.metadata_session_timeout_s
+    )
     held.push_async_callback(metadata.close)
     ledgers = await open_ledgers(ledgers_url, runtime)
     held.push_async_callback(ledgers.close)
@@ -55,7 +57,9 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
 async def _located(
     runtime: Runtime, url: str, name: str, data: DataFolder, held: AsyncExitStack
 ) -> str:
-    """Return the address of an embedded store with its folder in it."""
+    """Return the address of an embedded store with its folder in it; others stay as they are."""
+    if not url.startswith(_EMBEDDED):
+        return url
     if url == _EMBEDDED:
         return f"{_EMBEDDED}{data.path}/{name}"
     elsewhere = await claim(runtime, url.removeprefix(_EMBEDDED), cluster_id=data.cluster_id)

@@ -87,7 +87,7 @@ async def test_version_taken_before_a_restart_still_matches(
     await store.close()
 
 
-@pytest.mark.goal("core.M5", part="embedded")
+@pytest.mark.goal("core.M5", part="embedded", broken_by="watch_resumes_one_late")
 async def test_watch_resumes_over_a_restart(tmp_path: Path, runtime: Runtime) -> None:
     store = await EmbeddedStore.open(runtime, str(tmp_path))
     since = (await store.put("/a", b"")).revision
@@ -100,7 +100,7 @@ async def test_watch_resumes_over_a_restart(tmp_path: Path, runtime: Runtime) ->
     await store.close()
 
 
-@pytest.mark.goal("core.M9", part="embedded")
+@pytest.mark.goal("core.M9", part="embedded", broken_by="unproven_tail_is_cut")
 async def test_torn_tail_at_every_byte_leaves_a_whole_prefix(
     stopped: tuple[Path, list[list[Node]]], runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -120,7 +120,7 @@ async def test_torn_tail_at_every_byte_leaves_a_whole_prefix(
     assert set(found) == set(range(len(states)))
 
 
-@pytest.mark.goal("core.M9", part="embedded")
+@pytest.mark.goal("core.M9", part="embedded", broken_by="damage_is_cut_as_a_tail")
 async def test_flipped_byte_anywhere_is_reported_with_its_place_or_is_a_torn_tail(
     stopped: tuple[Path, list[list[Node]]], runtime: Runtime, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ async def crashed_copy(store: EmbeddedStore, folder: Path, copy: Path) -> None:
     await store.close()
 
 
+@pytest.mark.goal("core.M3", part="embedded", broken_by="dead_process_keeps_its_session")
 @pytest.mark.parametrize("snapshot_after_bytes", [1 << 30, 1])
 async def test_ephemeral_nodes_of_a_killed_process_are_gone_at_the_next_open(
     tmp_path: Path, runtime: Runtime, snapshot_after_bytes: int
@@ -48,6 +49,7 @@ async def test_ephemeral_nodes_of_a_killed_process_are_gone_at_the_next_open(
     await again.close()
 
 
+@pytest.mark.goal("core.M4", part="embedded", broken_by="snapshot_forgets_sequences")
 @pytest.mark.parametrize("snapshot_after_bytes", [1 << 30, 1])
 async def test_sequences_and_indexes_go_on_after_a_restart(
     tmp_path: Path, runtime: Runtime, snapshot_after_bytes: int

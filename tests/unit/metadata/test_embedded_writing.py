@@ -56,14 +56,14 @@ async def store(runtime: Runtime, tmp_path: Path) -> AsyncIterator[EmbeddedStore
     await store.close()
 
 
-@pytest.mark.goal("core.M6", part="embedded")
+@pytest.mark.goal("core.M6", part="embedded", broken_by="one_write_at_a_time")
 async def test_concurrent_writes_share_a_sync(store: EmbeddedStore, disk: BreakableDisk) -> None:
     before = disk.appends
     await asyncio.gather(*(store.put(f"/n/{i}", b"") for i in range(50)))
     assert disk.appends - before <= 3
 
 
-@pytest.mark.goal("core.M6", part="embedded")
+@pytest.mark.goal("core.M6", part="embedded", broken_by="batch_goes_out_singly")
 async def test_batch_is_one_write(store: EmbeddedStore, disk: BreakableDisk) -> None:
     before = disk.appends
     await store.batch([Put(f"/n/{i}", b"") for i in range(100)])
@@ -84,7 +84,7 @@ async def test_nothing_is_seen_before_it_is_durable(
     assert await store.exists("/a")
 
 
-@pytest.mark.goal("core.M2", part="embedded")
+@pytest.mark.goal("core.M2", part="embedded", broken_by="failed_write_counts_as_done")
 async def test_failed_write_is_an_unknown_outcome_and_the_end(
     store: EmbeddedStore, runtime: Runtime, disk: BreakableDisk, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ class Link:
         """Whether the session is believed to be."""
         self._pinged_s = 0.0
         self._ping: Call | None = None
+        self._overdue = False
         self._flush_scheduled = False
         self._closing = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -212,7 +213,8 @@ class Link:
                 await self._runtime.network.connect(address.host, address.port, handler)
                 assert connection is not None
                 sent_s = self._loop.time()
-                connection.send(pb.Frame(hello=self._hello()))
+                hello = self._hello()
+                connection.send(pb.Frame(hello=hello))
                 welcome = await connection.welcome
         except TimeoutError:
             self._last_error = f"{address} does not answer"
@@ -221,8 +223,10 @@ class Link:
         except (SessionExpired, InputError) as error:
             self._refused(error)
         else:
-            self._attached(connection, welcome, sent_s)
-            return connection
+            if self._alive or not hello.session:
+                self._attached(connection, welcome, sent_s)
+                return connection
+            self._last_error = "the session was given up while it was taken up again"
         if connection is not None:
             connection.abort()
         return None
@@ -294,11 +298,14 @@ class Link:
 
     def _renew(self, connection: ClientConnection, now_s: float) -> None:
         if self._ping is not None:
-            if now_s - self._pinged_s >= self.lease.answer_within_s:
+            overdue = now_s - self._pinged_s >= self.lease.answer_within_s
+            # Looked at twice: the answer may be here, behind what has kept this loop busy.
+            if overdue and self._overdue:
                 _log.warning("metadata_server_silent", seconds=now_s - self._pinged_s)
                 connection.abort()
+            self._overdue = overdue
         elif now_s - self._pinged_s >= self.lease.renew_every_s:
-            self._pinged_s = now_s
+            self._pinged_s, self._overdue = now_s, False
             self._ping = self._ask(pb.Request(ping=pb.Ping()), Repeat.BOUND)
 
     def _give_up_session(self, why: str) -> None:
