@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from benchmarks import (
+    fsync_placement,
     ledger_append,
     ledger_compaction,
     metadata_store,
@@ -21,6 +22,7 @@ SECONDS_MIN: Final = 15
 
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
+    "fsync_placement": lambda _options: fsync_placement.run(),
     "ledger_append": lambda _options: ledger_append.run(),
     "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),

@@ -17,7 +17,7 @@ from anabranch.errors import (
     NotFound,
     StorageError,
 )
-from anabranch.journal import Journal, RecordPlace, disk_errors, list_segments
+from anabranch.journal import Journal, Pressure, RecordPlace, disk_errors, list_segments
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.index import Ledger, LedgerIndex
 from anabranch.ledgers.index_file import decode_index, index_name, restore
@@ -89,9 +89,9 @@ class EmbeddedLedgerStore:
         return store
 
     @property
-    def pending_bytes(self) -> int:
-        """See `LedgerStore.pending_bytes`."""
-        return self.journal.pending_bytes
+    def pressure(self) -> Pressure:
+        """See `LedgerStore.pressure`."""
+        return self.journal.pressure
 
     @property
     def failure(self) -> StorageError | None:
