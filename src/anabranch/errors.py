@@ -148,6 +148,7 @@ class Corruption(AnabranchError):
         super().__init__(f"corrupt data in {file} at byte {offset}: {detail}")
         self.file = file
         self.offset = offset
+        self.detail = detail
 
 
 class FormatError(AnabranchError):
