@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from benchmarks import (
+    fsync_placement,
     history_check,
     ledger_append,
     ledger_compaction,
@@ -23,6 +24,7 @@ SECONDS_MIN: Final = 15
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "history_check": lambda _options: history_check.run(),
+    "fsync_placement": lambda _options: fsync_placement.run(),
     "ledger_append": lambda _options: ledger_append.run(),
     "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),

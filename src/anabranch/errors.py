@@ -20,6 +20,7 @@
     ├── OutcomeUnknown        the request may or may not have taken effect
     ├── StorageError          the disk or a store failed
     │   ├── StoreFailed       a write or sync failed: this store accepts nothing more
+    │   ├── StoreBusy         too much waits for the disk; nothing was changed
     │   ├── CursorTooLarge    acknowledgements with too many gaps to be stored
     │   └── DiskFull
     ├── Corruption            stored bytes are not what was written; names the position
@@ -124,6 +125,12 @@ class StoreFailed(StorageError):
     """A write or sync failed; the store accepts nothing more until it is opened again."""
 
 
+class StoreBusy(StorageError):
+    """So much waits for the disk that more is refused; nothing was changed."""
+
+    retriable: ClassVar[bool] = True
+
+
 class CursorTooLarge(StorageError):
     """The acknowledgements of a subscription have too many gaps; those stored before are safe."""
 
@@ -141,6 +148,7 @@ class Corruption(AnabranchError):
         super().__init__(f"corrupt data in {file} at byte {offset}: {detail}")
         self.file = file
         self.offset = offset
+        self.detail = detail
 
 
 class FormatError(AnabranchError):

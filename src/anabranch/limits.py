@@ -127,6 +127,12 @@ JOURNAL_SCAN_BYTES: Final = 1 * MIB
 """How much recovery reads at a time, unless one record is larger."""
 JOURNAL_OPEN_FILES_MAX: Final = 64
 """Sealed segments kept open for reading."""
+STORE_PENDING_BYTES_HIGH: Final = 128 * MIB
+"""Appended to a store and not durable: from here on connections are not read from."""
+STORE_PENDING_BYTES_LOW: Final = 64 * MIB
+"""From here on they are read from again."""
+STORE_PENDING_BYTES_MAX: Final = 512 * MIB
+"""Beyond it appends are refused: somebody does not hold back."""
 JOURNAL_IDLE_MARK_S: Final = 0.05
 """After this long without appends the journal notes that all it holds is durable."""
 LEDGER_ID_MAX: Final = 2**63 - 1
@@ -232,6 +238,7 @@ assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit 
 assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES <= ENTRY_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX
 assert JOURNAL_RECORD_BYTES_MAX <= JOURNAL_GROUP_BYTES_MAX < JOURNAL_SEGMENT_BYTES
 assert METADATA_VALUE_BYTES_MAX + METADATA_PATH_BYTES_MAX < METADATA_COMMAND_BYTES_MAX
+assert STORE_PENDING_BYTES_LOW < STORE_PENDING_BYTES_HIGH < STORE_PENDING_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_IN_FLIGHT_BYTES_MAX
 assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < METADATA_FRAME_BYTES_MAX
 assert (

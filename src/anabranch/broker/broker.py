@@ -44,6 +44,7 @@ class Broker:
             tasks=tasks,
             auto_create=settings.auto_create_topics,
         )
+        self.pressure = managed_ledgers.pressure
         self.schemas = Schemas(managed_ledgers.schemas, runtime.clock)
         self.messages_in = 0
         self._messages_out_before = 0

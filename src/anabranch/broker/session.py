@@ -65,6 +65,8 @@ class Session:
         self._flush_scheduled = False
         self._pending_publishes = 0
         self._pending_bytes = 0
+        self._pressure = broker.pressure
+        self._waits_for_store = False
         self._reading_paused = False
         self._closed_by_us: set[int] = set()
         self._heard = True
@@ -268,6 +270,7 @@ class Session:
         if (
             self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX
             or self._pending_bytes >= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX
+            or self._pressure.is_high
         ) and not self._reading_paused:
             self._reading_paused = True
             assert self._connection is not None
@@ -310,15 +313,28 @@ class Session:
                 self._flush_scheduled = True
                 self.loop.call_soon(self._flush)
         producer.settled()
+        if self._reading_paused:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Read on, unless too much of this connection or of all together is not stored yet."""
         if (
-            self._reading_paused
-            and self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
+            self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
             and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
+            and not self._waits_for_store
         ):
+            if self._pressure.is_high:
+                self._waits_for_store = True
+                self._pressure.when_low(self._store_has_caught_up)
+                return
             self._reading_paused = False
             self._heard = True  # what it sent meanwhile is only read from now on
             if not self.closed and self._connection is not None:
                 self._connection.resume_reading()
+
+    def _store_has_caught_up(self) -> None:
+        self._waits_for_store = False
+        self._resume_reading()
 
     def _not_stored(self, topic: Topic, producer: Producer, last: int, error: Exception) -> None:
         if not isinstance(error, Terminated):

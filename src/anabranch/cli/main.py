@@ -5,11 +5,12 @@ import sys
 import typer
 
 from anabranch import __version__
-from anabranch.cli import messages, metadata, standalone, verify
+from anabranch.cli import ledgers, messages, metadata, standalone, verify
 from anabranch.errors import AnabranchError
 
 # Plain help: boxes cut long flags and defaults short on a narrow terminal.
 app = typer.Typer(name="anabranch", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(verify.app, name="verify")
 app.add_typer(metadata.app, name="metadata")
 

@@ -9,6 +9,7 @@ from anabranch.journal.completions import AppendDone
 from anabranch.journal.files import disk_errors
 from anabranch.journal.format import RecordPlace, segment_name
 from anabranch.journal.journal import Journal
+from anabranch.journal.pressure import Pressure
 from anabranch.journal.recovery import Replay, list_segments
 from anabranch.journal.rewriting import REWRITTEN_BYTES_MIN, SegmentRewriting
 
@@ -16,6 +17,7 @@ __all__ = [
     "REWRITTEN_BYTES_MIN",
     "AppendDone",
     "Journal",
+    "Pressure",
     "RecordPlace",
     "Replay",
     "SegmentRewriting",

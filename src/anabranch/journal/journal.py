@@ -31,6 +31,7 @@ from anabranch.journal.format import (
 )
 from anabranch.journal.group import Group
 from anabranch.journal.next_file import NextFile
+from anabranch.journal.pressure import Pressure
 from anabranch.journal.progress import Progress
 from anabranch.journal.recovery import Known, Recovered, Replay, recover
 from anabranch.limits import (
@@ -74,7 +75,7 @@ class Journal:
         self._flush_scheduled = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._unmarked = False
-        self._pending_bytes = 0
+        self.pressure = Pressure()
         self._failure: StorageError | None = None
         self._closing = False
         self._progress = Progress()
@@ -152,11 +153,6 @@ class Journal:
         self._mark()
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes appended and not yet durable: what back-pressure is measured by."""
-        return self._pending_bytes
-
-    @property
     def failure(self) -> StorageError | None:
         """Why nothing can be appended any more, None while all is well."""
         return self._failure
@@ -202,7 +198,7 @@ class Journal:
         group.size += size
         self._offset += size
         group.end = self._offset
-        self._pending_bytes += size
+        self.pressure.pending_bytes += size
         if group.size >= JOURNAL_WRITE_AHEAD_BYTES and len(self._in_flight) < 2:
             self._flush()
         elif not self._in_flight and not self._flush_scheduled:
@@ -277,7 +273,6 @@ class Journal:
             self._in_flight.clear()
             self._fail(f"writing {self.files.path(group.segment)}", error)
             return
-        self._pending_bytes -= group.size
         self._unmarked = bool(group.dones)
         if group.sync:
             self._durable = (group.segment, group.end)
@@ -287,6 +282,7 @@ class Journal:
             if self._unmarked and self._mark_timer is None and not self._closing:
                 self._mark_timer = self._loop.call_later(JOURNAL_IDLE_MARK_S, self._mark)
             self._progress.wake()
+        self.pressure.settle(group.size)
         self._completions.run()
 
     def _mark(self) -> None:
@@ -303,13 +299,13 @@ class Journal:
         over = StoreFailed(f"the journal in {self._folder} has failed while {reason}")
         over.__cause__ = error
         self._failure = over
-        self._pending_bytes = 0
         doomed = list(self._queue)
         self._queue.clear()
         for group in doomed:
             told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
             self._completions.add(group.dones, told)
         self._completions.run_soon()
+        self.pressure.clear()
         self._progress.wake()
 
     def _turn_to_next_file(self) -> bool:

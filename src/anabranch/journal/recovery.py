@@ -56,7 +56,9 @@ class Recovered:
     """Files after the tail that were begun and never used."""
 
 
-class _Segment(NamedTuple):
+class ScannedSegment(NamedTuple):
+    """What a scan of one segment found."""
+
     number: int
     path: str
     size: int
@@ -109,8 +111,8 @@ async def recover(
         _check_no_gap(folder, numbers, from_segment)
     below = [number for number in numbers if number < from_segment]
     wanted = numbers[len(below) :]
-    tail: _Segment | None = None
-    before: _Segment | None = None
+    tail: ScannedSegment | None = None
+    before: ScannedSegment | None = None
     last_sealed = 0
     for index, number in enumerate(wanted):
         if known is not None and number != wanted[-1] and await known(number):
@@ -121,7 +123,7 @@ async def recover(
             _check_whole(segment)
             last_sealed = number
         elif segment.damage:
-            await _check_torn(disk, folder, segment, wanted[index + 1 :])
+            await check_torn(disk, folder, segment, wanted[index + 1 :])
         if before is not None and before.number == number - 1 and segment.synced >= 0:
             _check_end(before, segment)
         if segment.synced >= 0 and not segment.rewritten:
@@ -159,7 +161,9 @@ def _check_no_gap(folder: str, numbers: Sequence[int], from_segment: int) -> Non
     raise Corruption(f"{folder}/{segment_name(expected)}", 0, "the segment is missing")
 
 
-async def _scan(disk: Disk, folder: str, kind: bytes, number: int, replay: Replay) -> _Segment:
+async def _scan(
+    disk: Disk, folder: str, kind: bytes, number: int, replay: Replay
+) -> ScannedSegment:
     path = f"{folder}/{segment_name(number)}"
     with disk_errors(f"recovering {path}"):
         file = await disk.open(path)
@@ -169,11 +173,11 @@ async def _scan(disk: Disk, folder: str, kind: bytes, number: int, replay: Repla
             await file.close()
 
 
-async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -> _Segment:
+async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -> ScannedSegment:
     size = await file.size()
     header = await file.read_at(0, HEADER_BYTES)
     if size <= HEADER_BYTES and is_torn_header(header, kind, number):
-        return _Segment(number, file.path, size, 0, "the segment's header is torn", -1, None)
+        return ScannedSegment(number, file.path, size, 0, "the segment's header is torn", -1, None)
     version = check_header(header, file.path, kind, number)
     offset = HEADER_BYTES
     wanted_bytes = 0
@@ -192,10 +196,10 @@ async def _scan_file(file: DiskFile, kind: bytes, number: int, replay: Replay) -
         if offset < size < offset + wanted_bytes:
             damage = f"{size - offset} bytes are left of an item of at least {wanted_bytes}"
     rewritten = version == REWRITTEN_VERSION
-    return _Segment(number, file.path, size, offset, damage, synced, previous, rewritten)
+    return ScannedSegment(number, file.path, size, offset, damage, synced, previous, rewritten)
 
 
-def _check_whole(segment: _Segment) -> None:
+def _check_whole(segment: ScannedSegment) -> None:
     """A rewritten segment was durable before it got its name: whatever is wrong is damage."""
     if segment.damage:
         raise Corruption(segment.path, segment.end, segment.damage)
@@ -203,7 +207,9 @@ def _check_whole(segment: _Segment) -> None:
         raise Corruption(segment.path, segment.end, "the end of the rewritten segment is missing")
 
 
-async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequence[int]) -> None:
+async def check_torn(
+    disk: Disk, folder: str, damaged: ScannedSegment, later: Sequence[int]
+) -> None:
     """Refuse damage that a crash during the last write cannot explain."""
     size = damaged.size - damaged.end
     if size > _TORN_BYTES_MAX:
@@ -217,7 +223,7 @@ async def _check_torn(disk: Disk, folder: str, damaged: _Segment, later: Sequenc
             raise Corruption(damaged.path, damaged.end, detail)
 
 
-async def _find_voucher(disk: Disk, path: str, number: int, damaged: _Segment) -> int | None:
+async def _find_voucher(disk: Disk, path: str, number: int, damaged: ScannedSegment) -> int | None:
     """Where in a segment an intact mark says that the damaged bytes were durable."""
     seed = seed_of(number)
     offset = damaged.end if number == damaged.number else HEADER_BYTES
@@ -237,7 +243,7 @@ async def _find_voucher(disk: Disk, path: str, number: int, damaged: _Segment) -
             await file.close()
 
 
-def _check_end(before: _Segment, segment: _Segment) -> None:
+def _check_end(before: ScannedSegment, segment: ScannedSegment) -> None:
     if before.rewritten or segment.rewritten:
         return  # they are not as long as they were when the next was begun
     if segment.previous not in (0, before.end):

@@ -17,10 +17,10 @@ from anabranch.errors import (
     NotFound,
     StorageError,
 )
-from anabranch.journal import Journal, RecordPlace, disk_errors, list_segments
+from anabranch.journal import Journal, Pressure, RecordPlace, disk_errors, list_segments
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.index import Ledger, LedgerIndex
-from anabranch.ledgers.index_file import decode_index, index_name, restore
+from anabranch.ledgers.index_file import index_name, restore_sealed
 from anabranch.ledgers.records import KIND, Close, Create, Delete, Fact, Fence, encode_fact
 from anabranch.ledgers.store import LedgerDescription, LedgerState
 from anabranch.ledgers.upkeep import Upkeep
@@ -61,7 +61,7 @@ class EmbeddedLedgerStore:
         scanned: list[int] = []
 
         async def known(segment: int) -> bool:
-            restored = await _restore_sealed(disk, folder, index, segment)
+            restored = await restore_sealed(disk, folder, index, segment)
             if not restored:
                 scanned.append(segment)
             return restored
@@ -89,9 +89,9 @@ class EmbeddedLedgerStore:
         return store
 
     @property
-    def pending_bytes(self) -> int:
-        """See `LedgerStore.pending_bytes`."""
-        return self.journal.pending_bytes
+    def pressure(self) -> Pressure:
+        """See `LedgerStore.pressure`."""
+        return self.journal.pressure
 
     @property
     def failure(self) -> StorageError | None:
@@ -226,14 +226,3 @@ async def _clear_index_leftovers(disk: Disk, folder: str) -> None:
             raise FormatError(f"{folder}/index/{name} is not a ledger index: the wrong folder?")
         if name not in wanted:
             await disk.remove(f"{folder}/index/{name}")
-
-
-async def _restore_sealed(disk: Disk, folder: str, index: LedgerIndex, segment: int) -> bool:
-    """Take in a sealed segment by its index file; False if it must be scanned."""
-    try:
-        file = await disk.read(f"{folder}/index/{index_name(segment)}")
-        content = decode_index(file, segment)
-    except (FileNotFoundError, FormatError):
-        return False
-    restore(index, segment, content)
-    return True

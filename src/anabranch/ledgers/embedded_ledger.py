@@ -4,11 +4,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from anabranch.errors import AlreadyClosed, Corruption, Fenced, InputError, NotFound
+from anabranch.errors import AlreadyClosed, Corruption, Fenced, InputError, NotFound, StoreBusy
 from anabranch.journal import Journal, RecordPlace
 from anabranch.ledgers.index import Ledger
 from anabranch.ledgers.records import ENTRY, ENTRY_HEADER, ENTRY_HEADER_BYTES, Close
 from anabranch.ledgers.store import AppendDone, Entry
+from anabranch.limits import STORE_PENDING_BYTES_MAX
 from anabranch.runtime.network import Buffer
 
 
@@ -100,6 +101,7 @@ class EmbeddedWriter(EmbeddedReader):
         self._pending: deque[tuple[int, RecordPlace, AppendDone]] = deque()
         self._append: Callable[..., RecordPlace] = self._journal.append
         self._on_durable = self._durable
+        self._pressure = self._journal.pressure
         self._closed = False
 
     def append(self, payload: Buffer, done: AppendDone) -> int:
@@ -107,6 +109,8 @@ class EmbeddedWriter(EmbeddedReader):
         ledger = self._ledger
         if self._closed or ledger.granted_epoch != self._epoch:
             self._refuse()
+        if self._pressure.pending_bytes > STORE_PENDING_BYTES_MAX:
+            raise StoreBusy(f"{self._pressure.pending_bytes} bytes wait for the disk")
         entry_id = ledger.next_entry
         header = ENTRY_HEADER.pack(ENTRY, ledger.ledger_id, self._epoch, entry_id)
         place = self._append((header, payload), self._on_durable)

@@ -4,7 +4,7 @@
     body := segment bytes u64  count u32 (length u32, fact)*  count u32 (ledger u64,
             first entry u64, bytes u64, count u32, packed places u64 little-endian *)*
 
-Pure. A file that is damaged or of another version is never trusted; the segment is scanned instead.
+A file that is damaged or of another version is never trusted; the segment is scanned instead.
 """
 
 import struct
@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from anabranch.errors import FormatError
 from anabranch.ledgers.index import LedgerIndex, packed_length_bytes
+from anabranch.runtime.disk import Disk
 
 FORMAT_VERSION: Final = 2
 _MAGIC = b"ANBLIDX\n"
@@ -127,6 +128,17 @@ def restore(index: LedgerIndex, segment: int, content: SegmentIndex) -> None:
     use = index.segment(segment)
     use.facts.clear()
     use.total_bytes = content.segment_bytes
+
+
+async def restore_sealed(disk: Disk, folder: str, index: LedgerIndex, segment: int) -> bool:
+    """Take in a sealed segment by its index file; False if it must be scanned."""
+    try:
+        file = await disk.read(f"{folder}/index/{index_name(segment)}")
+        content = decode_index(file, segment)
+    except (FileNotFoundError, FormatError):
+        return False
+    restore(index, segment, content)
+    return True
 
 
 def _swapped(places: "array[int]") -> "array[int]":

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from anabranch.errors import AlreadyClosed, ConflictError, Fenced, InputError, NotFound
+from anabranch.journal import Pressure
 from anabranch.ledgers.store import AppendDone, Entry, LedgerDescription, LedgerState
 from anabranch.limits import JOURNAL_RECORD_BYTES_MAX, LEDGER_ID_MAX
 from anabranch.runtime.network import Buffer
@@ -78,7 +79,7 @@ class MemoryWriter(MemoryReader):
             raise InputError(f"an entry of {len(payload)} bytes is too large")
         entry_id = ledger.appended
         ledger.appended += 1
-        self._store.pending_bytes += len(payload)
+        self._store.pressure.pending_bytes += len(payload)
         self._loop.call_soon(self._durable, entry_id, payload, done)
         return entry_id
 
@@ -89,8 +90,8 @@ class MemoryWriter(MemoryReader):
     def _durable(self, entry_id: int, payload: Buffer, done: AppendDone) -> None:
         self._ledger.entries.append(bytes(payload))
         self._ledger.length_bytes += len(payload)
-        self._store.pending_bytes -= len(payload)
         done(entry_id, None)
+        self._store.pressure.settle(len(payload))
 
     async def close(self) -> int:
         """See `LedgerWriter.close`."""
@@ -106,7 +107,7 @@ class MemoryLedgerStore:
     """See `LedgerStore`."""
 
     def __init__(self) -> None:
-        self.pending_bytes = 0
+        self.pressure = Pressure()
         self.is_closed = False
         self._ledgers: dict[int, _Ledger] = {}
         self._used: set[int] = set()

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from anabranch.errors import AnabranchError
+from anabranch.journal import Pressure
 from anabranch.runtime.network import Buffer
 
 AppendDone = Callable[[int, Exception | None], None]
@@ -84,6 +85,7 @@ class LedgerWriter(LedgerReader, Protocol):
             Fenced: if somebody opened or deleted the ledger meanwhile.
             AlreadyClosed: after `close`, of the writer or of the store.
             InputError: if the payload is too large.
+            StoreBusy: if far more waits for the disk than `LedgerStore.pressure` allows.
         """
         ...
 
@@ -100,8 +102,8 @@ class LedgerStore(Protocol):
     """Creates, opens and deletes ledgers."""
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes that were appended to any ledger and are not durable yet."""
+    def pressure(self) -> Pressure:
+        """What was appended to any ledger and is not durable yet; look at it before appending."""
         ...
 
     async def create(

@@ -3,6 +3,7 @@
 import asyncio
 
 from anabranch.errors import AnabranchError, InvalidName
+from anabranch.journal import Pressure
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger.cache import EntryCache
 from anabranch.managed_ledger.environment import Environment, ManagedLedgerConfig
@@ -44,6 +45,11 @@ class ManagedLedgers:
         )
         self._open: dict[str, ManagedLedger] = {}
         self._busy: dict[str, asyncio.Task[ManagedLedger]] = {}
+
+    @property
+    def pressure(self) -> Pressure:
+        """What waits for the ledger store; see there."""
+        return self._env.ledgers.pressure
 
     async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
         """Return the managed ledger of that name, taking it over if this process has not yet.

@@ -25,7 +25,7 @@ from anabranch.managed_ledger.schema_formats import (
 )
 from anabranch.metadata.store import ABSENT, Expected, MetadataStore
 
-_ROOT = "/schemas"
+SCHEMAS = "/schemas"
 _VERSION_BYTES = 8
 _NOWHERE = Position(-1, -1)
 """What the first version's entry says of its own place, which it cannot know."""
@@ -148,4 +148,4 @@ class SchemaStorage:
 
 
 def _path(schema_id: str) -> str:
-    return f"{_ROOT}/{schema_id}"
+    return f"{SCHEMAS}/{schema_id}"

@@ -229,6 +229,27 @@ async def test_reading_pauses_while_too_much_is_not_durable(
         assert not wire.reading_paused
 
 
+async def test_all_connections_pause_while_the_store_has_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_HIGH", 1000)
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_LOW", 500)
+    async with running_broker() as broker:
+        wires = [await Wire(broker).connect() for _ in range(2)]
+        for wire in wires:
+            await wire.producer()
+        wires[0].publish(0, bytes(2000))
+        assert not any(wire.reading_paused for wire in wires)
+        wires[1].publish(0, b"x")
+        assert wires[1].reading_paused
+        assert not wires[0].reading_paused, "it has published nothing more"
+        for wire in wires:
+            assert (await wire.next()).sequence_id == 0
+            assert not wire.reading_paused
+            wire.publish(1, b"x")
+            assert (await wire.next()).sequence_id == 1
+
+
 async def test_receipts_come_before_the_answer_to_a_close() -> None:
     async with running_broker() as broker:
         wire = await Wire(broker).connect()

@@ -108,9 +108,9 @@ async def test_completions_come_in_order_over_many_groups(bench: Bench) -> None:
 async def test_pending_bytes_rise_and_fall_to_zero(bench: Bench) -> None:
     journal = await bench.open()
     journal.append([b"x" * 1000], lambda _: None)
-    assert journal.pending_bytes >= 1000
+    assert journal.pressure.pending_bytes >= 1000
     await journal.close()
-    assert journal.pending_bytes == 0
+    assert journal.pressure.pending_bytes == 0
 
 
 async def test_segments_roll_by_size_and_all_are_replayed(bench: Bench) -> None:

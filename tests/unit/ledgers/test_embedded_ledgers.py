@@ -13,6 +13,7 @@ from anabranch.errors import (
     Corruption,
     DiskFull,
     FormatError,
+    StoreBusy,
     StoreFailed,
 )
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
@@ -315,6 +316,26 @@ async def test_after_a_failed_write_nothing_is_acknowledged_and_all_before_is_ke
     store = await folder.open()
     assert await payloads_of(await store.open(1)) == [b"safe"]
     await store.create(3)
+
+
+async def test_who_does_not_hold_back_is_refused_and_may_go_on_later(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.ledgers.embedded_ledger.STORE_PENDING_BYTES_MAX", 1000)
+    store = await folder.open()
+    writer = await store.create(1)
+    answered: list[int] = []
+    relieved: list[int] = []
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_LOW", 100)
+    for _ in range(2):
+        writer.append(bytes(600), lambda entry_id, _error: answered.append(entry_id))
+    store.pressure.when_low(lambda: relieved.append(len(answered)))
+    with pytest.raises(StoreBusy, match="wait for the disk"):
+        writer.append(b"too much", lambda *_: None)
+    assert await append(store_writer := await store.create(2), b"b") == [0]
+    assert (answered, len(relieved)) == ([0, 1], 1)
+    assert await append(writer, b"later") == [2]
+    assert await payloads_of(store_writer) == [b"b"]
 
 
 async def test_failing_housekeeping_endangers_nothing(folder: Folder) -> None:

@@ -47,7 +47,7 @@ def failed_write_counts_as_done(self: Journal, error: OSError | None) -> None:
     original("failed_write_counts_as_done")(self, None)
 
 
-@planted("damage_is_cut_as_a_tail", target="anabranch.journal.recovery:_check_torn")
+@planted("damage_is_cut_as_a_tail", target="anabranch.journal.recovery:check_torn")
 async def damage_is_cut_as_a_tail(*_: object) -> None:
     """Recovery takes any damage for a torn tail and drops what follows it."""
 

@@ -96,3 +96,10 @@ async def deletion_is_not_written(self: EmbeddedLedgerStore, ledger_id: int) -> 
     """A deletion is known to the running process alone."""
     self._find(ledger_id).granted_epoch = -1
     self._index.learn(self._tail, encode_fact(Delete([(ledger_id, ledger_id)])))
+
+
+@planted("short_form_for_every_id", target="anabranch.ledgers.id_forms:path_form")
+def short_form_for_every_id(ledger_id: int) -> str:
+    """Ids above 31 bits are written with ten digits too."""
+    digits = f"{ledger_id:010d}"
+    return f"{digits[:2]}/{digits[2:6]}/L{digits[6:]}"

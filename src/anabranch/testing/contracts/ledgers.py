@@ -162,11 +162,11 @@ class Appending:
 
     async def test_pending_bytes_tell_what_is_not_durable(self, bench: LedgerBench) -> None:
         writer = await bench.store.create(1)
-        assert bench.store.pending_bytes == 0
+        assert bench.store.pressure.pending_bytes == 0
         writer.append(bytes(5000), lambda *_: None)
-        assert bench.store.pending_bytes >= 5000
+        assert bench.store.pressure.pending_bytes >= 5000
         await writer.close()
-        assert bench.store.pending_bytes == 0
+        assert bench.store.pressure.pending_bytes == 0
 
 
 class Reading:

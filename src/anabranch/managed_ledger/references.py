@@ -1,0 +1,36 @@
+"""Which ledgers anybody needs: those that chains, cursors and schemas name in the metadata."""
+
+from anabranch.managed_ledger.formats import decode_chain, decode_cursor
+from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
+from anabranch.managed_ledger.schema_formats import decode_locator
+from anabranch.managed_ledger.schemas import SCHEMAS
+from anabranch.metadata.store import MetadataStore
+
+_CHAIN_DEPTH = 4
+"""A chain is at TENANT/NAMESPACE/DOMAIN/TOPIC, its cursors one below."""
+
+
+async def named_ledgers(metadata: MetadataStore) -> set[int]:
+    """The ids of all ledgers that something in the metadata refers to.
+
+    A ledger that is in none of them is of no use, if nobody is just creating it: its creator
+    ended between creating and publishing it.
+
+    Raises:
+        FormatError: if a document cannot be read. What it names is not known, so no ledger may
+            be taken for unused.
+    """
+    named: set[int] = set()
+    async for node in metadata.scan(MANAGED_LEDGERS):
+        name = node.stat.path.removeprefix(MANAGED_LEDGERS).lstrip("/")
+        depth = name.count("/") + 1 if name else 0
+        if not node.value and depth < _CHAIN_DEPTH:
+            continue
+        if depth <= _CHAIN_DEPTH:
+            named.update(span.ledger_id for span in decode_chain(node.value, name).spans)
+        else:
+            named.add(decode_cursor(node.value, name).cursor_ledger_id)
+    async for node in metadata.scan(SCHEMAS):
+        if node.value:
+            named.update(e.position.ledger_id for e in decode_locator(node.value, node.stat.path))
+    return named
