@@ -154,3 +154,45 @@ def test_interrupt_ends_a_consumer_cleanly(anabranch, url, topic, options, code)
         process.communicate()
     # The acknowledgement was sent before the end.
     assert anabranch("consume", topic, "-s", "s", "--timeout", "1").stdout == ""
+
+
+def test_reading_without_a_subscription(anabranch, topic):
+    texts = [word for n in range(6) for word in ("-m", str(n))]
+    assert anabranch("produce", topic, *texts, "--no-batching").returncode == 0
+    read = ("consume", topic, "--timeout", "20")
+    everything = anabranch(*read, "--from", "earliest", "-n", "6", "--output", "json")
+    messages = [json.loads(line) for line in everything.stdout.splitlines()]
+    assert [message["payload"] for message in messages] == list("012345"), everything.stderr
+    third = messages[2]
+    place = f"{third['ledger_id']}:{third['entry_id']}"
+    assert anabranch(*read, "--from", place, "-n", "4").stdout.split() == list("2345")
+    assert anabranch(*read, "--from", "1h", "-n", "6").stdout.split() == list("012345")
+    nothing = anabranch("consume", topic, "--timeout", "1", "--from", "2999-01-01T00:00:00Z")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
+def test_reading_from_inside_a_batch(anabranch, topic):
+    texts = [word for n in range(5) for word in ("-m", str(n))]
+    assert anabranch("produce", topic, *texts).returncode == 0
+    line = anabranch("consume", topic, "--from", "earliest", "--output", "json").stdout
+    first = json.loads(line)
+    place = f"{first['ledger_id']}:{first['entry_id']}:3"
+    done = anabranch("consume", topic, "--from", place, "-n", "2", "--timeout", "20")
+    assert done.stdout.split() == ["3", "4"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--from", "yesterday"), "'yesterday' is no place to begin"),
+        (("-s", "s", "--from", "earliest"), "--from is for reading without a subscription"),
+        (("--type", "shared"), "--type needs a subscription"),
+        (("--position", "earliest"), "--position needs a subscription"),
+        (("--no-ack",), "--no-ack needs a subscription"),
+    ],
+)
+def test_choices_that_do_not_go_together(anabranch, topic, words, reason):
+    done = anabranch("consume", topic, *words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert done.stdout == ""

@@ -9,6 +9,7 @@ import pulsar
 import pytest
 
 from anabranch import limits
+from anabranch.testing.planted import child_command
 from anabranch.testing.servers import anabranch_standalone, pulsar_client
 from anabranch.testing.servers.standalone import Standalone
 
@@ -190,11 +191,11 @@ def test_a_namespace_that_does_not_exist(client: Any) -> None:
         client.create_producer("persistent://nobody/nowhere/t")
 
 
-@pytest.mark.goal("core.B21", part="kill -9")
+@pytest.mark.goal("core.B21", part="kill -9", broken_by="crash_empties_the_open_ledger")
 def test_after_kill_9_the_script_goes_on_where_it_was() -> None:
     """Published, half acknowledged, killed, started again: the same client objects go on."""
     with (
-        anabranch_standalone() as server,
+        anabranch_standalone(command=child_command("anabranch")) as server,
         pulsar_client(server.service_url) as client,
     ):
         consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=None)

@@ -6,12 +6,14 @@ that ours does. Standard output carries messages only; everything else goes to s
 
 import enum
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from typing import Annotated
 
 import typer
 
+from anabranch.cli.start_position import parse_start
 from anabranch.errors import ConfigError
 
 _DEFAULT_URL = "pulsar://127.0.0.1:6650"
@@ -105,19 +107,30 @@ def _stdin_lines() -> Iterator[str]:
 def consume(
     topic: Annotated[str, typer.Argument(help="Topic, short or full name.")],
     subscription: Annotated[
-        str, typer.Option("-s", "--subscription", help="Name of the subscription.")
-    ],
+        str | None,
+        typer.Option("-s", "--subscription", help="Name of the subscription. Without: only read."),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="START",
+            help="Where to read from without a subscription: earliest, latest (default), "
+            "LEDGER:ENTRY[:INDEX], a time, or how long ago (15m).",
+        ),
+    ] = None,
     number: Annotated[
         int, typer.Option("-n", "--number", min=1, help="Messages to receive before ending.")
     ] = 1,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     url: _Url = _DEFAULT_URL,
     type_: Annotated[
-        SubscriptionType, typer.Option("--type", help="How consumers share the subscription.")
-    ] = SubscriptionType.EXCLUSIVE,
+        SubscriptionType | None,
+        typer.Option("--type", help="How consumers share the subscription (default: exclusive)."),
+    ] = None,
     position: Annotated[
-        Start, typer.Option(help="Where a new subscription begins.")
-    ] = Start.LATEST,
+        Start | None, typer.Option(help="Where a new subscription begins (default: latest).")
+    ] = None,
     output: Annotated[Output, typer.Option(help="Payload only, or a JSON object.")] = Output.TEXT,
     ack: Annotated[bool, typer.Option(help="Acknowledge what was printed.")] = True,
     timeout: Annotated[
@@ -125,20 +138,45 @@ def consume(
     ] = None,
     verbose: _Verbose = False,
 ) -> None:
-    """Receive messages; ends with 1 if fewer came than were wanted."""
-    from anabranch.cli.pulsar_session import PulsarSession
+    """Receive messages; ends with 1 if fewer came than were wanted.
 
+    With a subscription the server remembers what was acknowledged. Without one, messages are only
+    read, and nothing is left behind.
+    """
+    _check_choices(subscription, from_, type_, position, ack)
+    start = parse_start(from_ or "latest", now_ms=time.time_ns() // 1_000_000)
+    from anabranch.cli.pulsar_session import PulsarSession, Wanted
+
+    wanted = Wanted(None if follow else number, as_json=output is Output.JSON, idle_s=timeout)
     with PulsarSession(url, verbose=verbose) as session:
-        summary = session.receive(
-            topic,
-            subscription,
-            number=None if follow else number,
-            consumer_type=type_.value,
-            earliest=position is Start.EARLIEST,
-            as_json=output is Output.JSON,
-            acknowledge=ack,
-            idle_s=timeout,
-        )
+        if subscription is None:
+            summary = session.read(topic, start, wanted)
+        else:
+            summary = session.receive(
+                topic,
+                subscription,
+                wanted,
+                consumer_type=(type_ or SubscriptionType.EXCLUSIVE).value,
+                earliest=position is Start.EARLIEST,
+                acknowledge=ack,
+            )
     if summary.exit_code:
         print(summary.as_text(), file=sys.stderr)
     raise typer.Exit(summary.exit_code)
+
+
+def _check_choices(
+    subscription: str | None,
+    from_: str | None,
+    type_: SubscriptionType | None,
+    position: Start | None,
+    ack: bool,
+) -> None:
+    if subscription is not None and from_ is not None:
+        raise ConfigError(
+            "--from is for reading without a subscription; --position says where a new one begins"
+        )
+    if subscription is None:
+        for name, given in (("--type", type_), ("--position", position), ("--no-ack", not ack)):
+            if given:
+                raise ConfigError(f"{name} needs a subscription: -s NAME; reading has --from")

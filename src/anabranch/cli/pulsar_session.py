@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pulsar
 
 from anabranch.cli.reach import require_listener
+from anabranch.cli.start_position import FromEnd, FromMessage, FromTime, StartPosition
 from anabranch.errors import InputError, Unreachable
 
 INTERRUPTED: Final = 130
@@ -95,6 +96,16 @@ class Received:
         return f"received {self.count} of {self.wanted} messages from {self.topic}"
 
 
+class Wanted(NamedTuple):
+    """What a `consume` is to print."""
+
+    number: int | None
+    """How many messages; None: until Ctrl-C."""
+    as_json: bool
+    idle_s: float | None
+    """How long to wait for the next one; None: for ever."""
+
+
 class PulsarSession:
     """A client for the length of one command."""
 
@@ -169,15 +180,13 @@ class PulsarSession:
         self,
         topic: str,
         subscription: str,
+        wanted: Wanted,
         *,
-        number: int | None,
         consumer_type: str,
         earliest: bool,
-        as_json: bool,
         acknowledge: bool,
-        idle_s: float | None,
     ) -> Received:
-        """Print messages until `number` came (None: until Ctrl-C) or none came for `idle_s`.
+        """Print messages of a subscription.
 
         Raises:
             InputError: if the server refuses the subscription.
@@ -193,24 +202,28 @@ class PulsarSession:
                 # Else what was taken of a batch comes again with the rest of it.
                 batch_index_ack_enabled=True,
             )
-        summary = Received(topic, number)
-        last_s = time.monotonic()
-        with _interruptible() as interrupted:
-            while summary.count != number and not interrupted():
-                try:
-                    message = consumer.receive(timeout_millis=_RECEIVE_SLICE_MS)
-                except pulsar.Timeout:
-                    if idle_s is not None and time.monotonic() - last_s > idle_s:
-                        break
-                    continue
-                print(_as_json(message) if as_json else _as_text(message), flush=True)
-                if acknowledge:
-                    consumer.acknowledge(message)
-                summary.count += 1
-                last_s = time.monotonic()
-            summary.interrupted = interrupted()
-            consumer.close()  # sends the acknowledgements that are still gathered
-        return summary
+        done = consumer.acknowledge if acknowledge else None
+        # Closing sends the acknowledgements that are still gathered.
+        return _print_messages(topic, consumer.receive, wanted, done=done, close=consumer.close)
+
+    def read(self, topic: str, start: StartPosition, wanted: Wanted) -> Received:
+        """Print messages without a subscription.
+
+        Raises:
+            InputError: if the server refuses the reader.
+            Unreachable: if it does not answer.
+        """
+        place = pulsar.MessageId.earliest
+        if isinstance(start, FromMessage):
+            place = pulsar.MessageId(-1, start.ledger_id, start.entry_id, start.batch_index)
+        elif isinstance(start, FromEnd) and not start.earliest:
+            place = pulsar.MessageId.latest
+        with self._explained(f"read {topic}"):
+            inclusive = isinstance(start, FromMessage)
+            reader = self._client.create_reader(topic, place, start_message_id_inclusive=inclusive)
+            if isinstance(start, FromTime):
+                reader.seek(start.time_ms)
+        return _print_messages(topic, reader.read_next, wanted, done=None, close=reader.close)
 
     @contextmanager
     def _explained(self, attempt: str) -> Iterator[None]:
@@ -229,6 +242,35 @@ class PulsarSession:
             # The library keeps the server's reason for its log.
             hint = "" if self._verbose else "; --verbose shows why"
             raise InputError(f"cannot {attempt}: the server says {_words(error)}{hint}") from error
+
+
+def _print_messages(
+    topic: str,
+    take: Callable[[int], Any],
+    wanted: Wanted,
+    *,
+    done: Callable[[Any], None] | None,
+    close: Callable[[], None],
+) -> Received:
+    """Take messages and print them until there are as many as wanted, or none comes for long."""
+    summary = Received(topic, wanted.number)
+    last_s = time.monotonic()
+    with _interruptible() as interrupted:
+        while summary.count != wanted.number and not interrupted():
+            try:
+                message = take(_RECEIVE_SLICE_MS)
+            except pulsar.Timeout:
+                if wanted.idle_s is not None and time.monotonic() - last_s > wanted.idle_s:
+                    break
+                continue
+            print(_as_json(message) if wanted.as_json else _as_text(message), flush=True)
+            if done is not None:
+                done(message)
+            summary.count += 1
+            last_s = time.monotonic()
+        summary.interrupted = interrupted()
+        close()
+    return summary
 
 
 @contextmanager

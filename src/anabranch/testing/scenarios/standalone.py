@@ -1,8 +1,8 @@
-"""A standalone server, two producers and three consumers, while the server and the net are hurt.
+"""A standalone server, producers, consumers and a reader, while the server and the net are hurt.
 
-What the clients saw is judged by the same rules as a run on real processes. Two things are asked
-on top: an acknowledgement that was answered is never forgotten, and after the faults everything
-that was acknowledged arrives.
+What the clients saw is judged by the same rules as a run on real processes. Three things are asked
+on top: an acknowledgement that was answered is never forgotten, after the faults everything that
+was acknowledged arrives, and readers find it where it was (see `standalone_readers`).
 """
 
 import asyncio
@@ -10,9 +10,11 @@ from typing import Final
 
 from anabranch.client import Batching, BrokerRefused, Client, Consumer, MessageId
 from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.ids import Position
 from anabranch.runtime import Runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
+from anabranch.testing.scenarios.standalone_readers import SeenInOrder, read_all, wander
 from anabranch.testing.simulation.nemesis import DEFAULT_WEIGHTS, STORAGE_WEIGHTS, Nemesis
 from anabranch.testing.simulation.process import ProcessFailed
 from anabranch.testing.simulation.scenario import scenario
@@ -74,6 +76,10 @@ class Story:
         self.delivered: dict[str, set[tuple[int, int]]] = {ORDERED: set(), QUEUE: set()}
         self.settled: set[MessageId] = set()
         """Messages of the ordered subscription whose acknowledgement was answered."""
+        self.stored: set[Position] = set()
+        """Entries with messages that were acknowledged to their producer."""
+        self.held: dict[MessageId, bytes] = {}
+        """What readers found in each place."""
         self.progress = asyncio.Event()
 
     def add(self, record: Record) -> None:
@@ -124,6 +130,7 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
         if error is None:
             place = place_of(answer.result())
             story.acknowledged.add((number, seq))
+            story.stored.add(answer.result().position)
             story.add(Sent(number, 0, seq, Outcome.OK, place))
         else:
             refused = isinstance(error, BrokerRefused | Unreachable)
@@ -187,6 +194,24 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
         await acknowledge(story, runtime, consumer, message.id, ordered=subscription == ORDERED)
 
 
+async def read(story: Story, runtime: Runtime) -> None:
+    """Read the topic, here and there, until told to stop by being crashed."""
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    reader = await client.reader(TOPIC, queue_messages=20)
+    await wander(reader, SeenInOrder(story.stored, story.held), runtime, story.world.reach)
+
+
+async def read_once_more(story: Story, runtime: Runtime) -> None:
+    """Read what is left from the first message to the last; none may be missing at the end."""
+    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    seen = SeenInOrder(story.stored, story.held)
+    await read_all(await client.reader(TOPIC, queue_messages=20), seen)
+    await client.close()
+    last = max(story.stored)
+    found = seen.way[-1].position if seen.way else None
+    assert found is None or found >= last, f"{last} is stored, and reading ended at {found}"
+
+
 async def acknowledge(
     story: Story, runtime: Runtime, consumer: Consumer, done: MessageId, *, ordered: bool
 ) -> None:
@@ -226,6 +251,8 @@ async def acknowledge(
         "receive cancelled",
         "send cancelled",
         "send cancelled before it was sent",
+        "seek answered",
+        "seek in doubt",
         "fault crash",
         "fault power_cut",
         "fault pause",
@@ -250,6 +277,7 @@ async def standalone(world: World) -> None:
     while len([record for record in story.records if isinstance(record, Subscribed)]) < 3:
         story.progress.clear()
         await story.progress.wait()
+    world.process("reader").start(lambda runtime: read(story, runtime))
     producers = [world.process(f"producer-{number}") for number in range(PRODUCERS)]
     for number, process in enumerate(producers):
         process.start(lambda runtime, number=number: produce(story, runtime, number))  # type: ignore[misc]
@@ -259,6 +287,9 @@ async def standalone(world: World) -> None:
         await process.wait_exit()
     for subscription in (ORDERED, QUEUE):
         await drain(story, subscription)
+    latecomer = world.process("latecomer")
+    latecomer.start(lambda runtime: read_once_more(story, runtime))
+    await latecomer.wait_exit()
     world.reach("operations", len(story.records))
     story.judge()
 
