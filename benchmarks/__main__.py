@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from benchmarks import ledger_append, metadata_store, open_topics, standalone, wire_codec
+from benchmarks import ledger_append, metadata_store, open_topics, sdk, standalone, wire_codec
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -17,6 +17,7 @@ BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "ledger_append": lambda _options: ledger_append.run(),
     "metadata_store": lambda _options: metadata_store.run(),
     "open_topics": open_topics.run,
+    "sdk": sdk.run,
     "standalone": standalone.run,
     "wire_codec": lambda _options: wire_codec.run(),
 }
