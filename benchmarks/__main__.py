@@ -16,6 +16,7 @@ from benchmarks import (
     standalone,
     wire_codec,
 )
+from benchmarks import ledger_append, metadata_store, open_topics, sdk, standalone, wire_codec
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -29,6 +30,7 @@ BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),
     "open_topics": open_topics.run,
+    "sdk": sdk.run,
     "standalone": standalone.run,
     "wire_codec": lambda _options: wire_codec.run(),
 }

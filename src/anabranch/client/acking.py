@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from anabranch import limits
-from anabranch.client.batch_acks import BatchAcks
+from anabranch.client.batch_acks import BatchAcks, acked_id
 from anabranch.client.connection import BrokerConnection
 from anabranch.client.message import MessageId
 from anabranch.errors import OutcomeUnknown
@@ -23,17 +23,21 @@ class Acking:
         self._consumer_id = consumer_id
         self._connection = connection
         self.batches = BatchAcks()
-        self._group: dict[Position, AckedId] = {}
+        self._group: dict[Position, tuple[int, int]] = {}
+        """Entries, with the messages that are left of them and their size."""
         self._up_to: AckedId | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self, message_id: MessageId, *, cumulative: bool) -> None:
         """Acknowledge with the next group."""
+        ledger_id, entry_id, _, batch_index, batch_size = message_id
+        position = Position(ledger_id, entry_id)
         if cumulative:
-            self._up_to = self.batches.acknowledge_cumulative(message_id)
+            left = self.batches.acknowledge_cumulative(position, batch_index, batch_size)
+            self._up_to = acked_id(position, left, batch_size)
         elif len(self._group) < limits.ACK_GROUP_IDS_MAX:
-            acked = self.batches.acknowledge(message_id)
-            self._group[message_id.position] = acked
+            left = self.batches.acknowledge(position, batch_index, batch_size)
+            self._group[position] = (left, batch_size)
         if len(self._group) >= limits.ACK_GROUP_IDS_MAX:
             self.send()
         elif self._timer is None:
@@ -50,12 +54,13 @@ class Acking:
         connection = self._connection()
         if connection is None:
             raise OutcomeUnknown("not connected")
-        if cumulative:
-            kind, acked = CUMULATIVE, self.batches.acknowledge_cumulative(message_id)
-        else:
-            kind, acked = INDIVIDUAL, self.batches.acknowledge(message_id)
+        _, _, _, batch_index, batch_size = message_id
+        position = message_id.position
+        note = self.batches.acknowledge_cumulative if cumulative else self.batches.acknowledge
+        acked = acked_id(position, note(position, batch_index, batch_size), batch_size)
         self.send()
         request_id = connection.new_request_id()
+        kind = CUMULATIVE if cumulative else INDIVIDUAL
         frame = ack(self._consumer_id, kind, [acked], request_id)
         await connection.request(request_id, [frame])
 
@@ -71,7 +76,8 @@ class Acking:
             connection.write_soon([ack(self._consumer_id, CUMULATIVE, [self._up_to])])
             self._up_to = None
         if self._group:
-            connection.write_soon([ack(self._consumer_id, INDIVIDUAL, self._group.values())])
+            ids = [acked_id(entry, left, size) for entry, (left, size) in self._group.items()]
+            connection.write_soon([ack(self._consumer_id, INDIVIDUAL, ids)])
             self._group = {}
 
     def forget(self) -> None:

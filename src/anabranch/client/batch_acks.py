@@ -4,14 +4,16 @@ The broker stores one acknowledgement per entry, and for a part of a batch a set
 are the messages still open. Kept here only for batches that are done in part.
 """
 
-from anabranch.client.message import MessageId
 from anabranch.client.packing import bits_of, words_of
 from anabranch.ids import Position
 from anabranch.wire import AckedId
 
 
-def _whole(position: Position) -> AckedId:
-    return AckedId(position.ledger_id, position.entry_id, None, None)
+def acked_id(position: Position, left: int, batch_size: int) -> AckedId:
+    """What the broker is told of an entry with these messages left; none: of all of it."""
+    if left == 0:
+        return AckedId(position.ledger_id, position.entry_id, None, None)
+    return AckedId(position.ledger_id, position.entry_id, words_of(left), batch_size)
 
 
 class BatchAcks:
@@ -30,29 +32,28 @@ class BatchAcks:
         else:
             self._open[position] = shown
 
-    def acknowledge(self, message_id: MessageId) -> AckedId:
-        """What to tell the broker about one message."""
-        position = message_id.position
-        if message_id.batch_index < 0:
-            return _whole(position)
-        size = message_id.batch_size
-        left = self._open.get(position, bits_of(None, size)) & ~(1 << message_id.batch_index)
-        return self._left(position, left, size)
+    def acknowledge(self, position: Position, batch_index: int, batch_size: int) -> int:
+        """Note one message; returns those of its entry that are left."""
+        if batch_index < 0:
+            return 0
+        left = self._open.get(position)
+        if left is None:
+            left = (1 << batch_size) - 1
+        left &= ~(1 << batch_index)
+        return self._note(position, left)
 
-    def acknowledge_cumulative(self, message_id: MessageId) -> AckedId:
-        """What to tell the broker about all messages up to one."""
-        position = message_id.position
+    def acknowledge_cumulative(self, position: Position, batch_index: int, batch_size: int) -> int:
+        """Note all messages up to one; returns those of its entry that are left."""
         for earlier in [known for known in self._open if known < position]:
             del self._open[earlier]
-        if message_id.batch_index < 0:
-            return _whole(position)
-        size = message_id.batch_size
-        later = bits_of(None, size) >> (message_id.batch_index + 1) << (message_id.batch_index + 1)
-        return self._left(position, self._open.get(position, later) & later, size)
+        if batch_index < 0:
+            return 0
+        later = bits_of(None, batch_size) >> (batch_index + 1) << (batch_index + 1)
+        return self._note(position, self._open.get(position, later) & later)
 
-    def _left(self, position: Position, left: int, size: int) -> AckedId:
-        if left == 0:
+    def _note(self, position: Position, left: int) -> int:
+        if left:
+            self._open[position] = left
+        else:
             self._open.pop(position, None)
-            return _whole(position)
-        self._open[position] = left
-        return AckedId(position.ledger_id, position.entry_id, words_of(left), size)
+        return left

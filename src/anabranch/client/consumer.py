@@ -163,7 +163,8 @@ class Consumer(Attachment):
             raise InputError(
                 f"a {self._settings.subscription_type} subscription has no order to acknowledge by"
             )
-        self._again.drop(done.position)
+        if len(self._again):
+            self._again.drop(done.position)
         if wait:
             await self._acking.and_wait(done, cumulative=cumulative)
         else:

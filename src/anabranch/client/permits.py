@@ -22,6 +22,8 @@ class Permits:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._mean_bytes: float = 0.0
+        self._worth = 1
+        """Fewer new permits than this are not worth a command."""
         self.queued_messages = 0
         self.queued_bytes = 0
         self.outstanding = 0
@@ -40,6 +42,8 @@ class Permits:
             each = max(1.0, size / kept)
             known = self._mean_bytes
             self._mean_bytes = _MEMORY * known + (1 - _MEMORY) * each if known else each
+            most = min(self._messages_max, int(self._bytes_max / self._mean_bytes))
+            self._worth = max(1, most // 2)
 
     def taken(self, messages: int, size: int) -> None:
         """Messages left the queue."""
@@ -48,8 +52,9 @@ class Permits:
 
     def due(self) -> int:
         """How many more to grant now; 0 while it is not worth a command. They count as granted."""
+        if self._messages_max - self.queued_messages - self.outstanding < self._worth:
+            return 0
         each = self._mean_bytes or MESSAGE_BYTES_MAX
-        most = max(1, min(self._messages_max, int(self._bytes_max / each)))
         free = min(
             self._messages_max - self.queued_messages,
             int((self._bytes_max - self.queued_bytes) / each),
@@ -57,7 +62,7 @@ class Permits:
         if self.queued_messages == 0:
             free = max(1, free)
         more = free - self.outstanding
-        if more < max(1, most // 2):
+        if more < self._worth:
             return 0
         self.outstanding += more
         return more
