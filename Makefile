@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peers check sim prove goals bench servers format proto lock wheel clean
+.PHONY: help run test test-peers check sim sim-long prove drills goals bench servers format proto lock wheel clean
 
 help: ## describe the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +37,12 @@ check: $(STAMP) ## style, types, layers, tidiness: seconds
 
 sim: $(STAMP) ## simulate: make sim [SCENARIO=name] [SEEDS=50] [SEED=n replays one]
 	$(BIN)/python -m anabranch.testing.simulate $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50))
+
+sim-long: $(STAMP) ## simulate on and on, and record the seeds (ARGS="--minutes 30 --total")
+	$(BIN)/python -m anabranch.testing.sim_long $(ARGS)
+
+drills: $(STAMP) ## long runs on real processes, recorded (ARGS="name --size small")
+	$(BIN)/python -m anabranch.testing.drills $(ARGS)
 
 prove: $(STAMP) ## plant each known bug and see the tests notice it (ARGS="name --all --small")
 	$(BIN)/python -m anabranch.testing.prove $(ARGS)

@@ -9,13 +9,22 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def simulate(*arguments: str, hash_seed: str | None = None) -> subprocess.CompletedProcess[str]:
+def simulate(
+    *arguments: str, hash_seed: str | None = None, program: str = "simulate"
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     environment.pop("PYTHONHASHSEED", None)
     if hash_seed is not None:
         environment["PYTHONHASHSEED"] = hash_seed
     return subprocess.run(
-        [sys.executable, "-m", "anabranch.testing.simulate", "--load", "toy_scenarios", *arguments],
+        [
+            sys.executable,
+            "-m",
+            f"anabranch.testing.{program}",
+            "--load",
+            "toy_scenarios",
+            *arguments,
+        ],
         env=environment,
         capture_output=True,
         text=True,
@@ -35,6 +44,16 @@ def test_a_seed_gives_one_digest_in_every_process_and_other_seeds_others() -> No
     assert digests[0] == digests[1] == digests[2]
     assert [seed for seed, _ in digests[0]] == list("01234")
     assert len({digest for _, digest in digests[0]}) == 5
+
+
+def test_the_whole_server_gives_one_digest_in_two_processes() -> None:
+    runs = [
+        simulate("--scenario", "standalone", "--seed", "7", "--verbose", hash_seed=hash_seed)
+        for hash_seed in ("1", "2")
+    ]
+    digests = [re.findall(r"^standalone 7 ([0-9a-f]{64})$", run.stdout, re.M) for run in runs]
+    assert len(digests[0]) == 1, runs[0].stdout + runs[0].stderr
+    assert digests[0] == digests[1]
 
 
 def test_a_failure_prints_the_command_that_replays_it(tmp_path: Path) -> None:
@@ -67,6 +86,44 @@ def test_a_set_of_seeds_must_reach_its_marks_together() -> None:
     empty = simulate("--scenario", "empty", "--seeds", "50")
     assert empty.returncode == 1
     assert "empty FAILED: no seed reached the moon, the stars" in empty.stdout
+
+
+def test_a_set_of_seeds_must_take_every_transition_of_its_tables() -> None:
+    run = simulate("--scenario", "two-doors", "--seeds", "50")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "transition of door: closed -> open" in run.stdout
+    lame = simulate("--scenario", "one-door", "--seeds", "50")
+    assert lame.returncode == 1
+    assert "no seed reached transition of door: open -> closed" in lame.stdout
+    unknown = simulate("--scenario", "strange-door", "--seeds", "1")
+    assert unknown.returncode == 1
+    assert "door has no transition 'open -> ajar'" in unknown.stdout
+
+
+def test_a_long_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    record = tmp_path / "record.tsv"
+    options = ("--record", str(record), "--jobs", "1", "--batch", "30", "--minutes", "0.001")
+    for _ in range(2):
+        run = simulate("--scenario", "two-doors", *options, program="sim_long")
+        assert run.returncode == 0, run.stdout + run.stderr
+    (line,) = record.read_text().splitlines()[1:]
+    name, _, first, seeds, result, _ = line.split("\t")
+    assert (name, first, seeds, result) == ("two-doors", "0", "60", "passed")
+    total = simulate("--total", "--record", str(record), program="sim_long")
+    assert (
+        total.stdout == "two-doors: 60 seeds passed, 60 of them with the present code, 0 failed\n"
+    )
+
+
+def test_a_long_run_records_a_failing_seed_alone(tmp_path: Path) -> None:
+    record = tmp_path / "record.tsv"
+    options = ("--record", str(record), "--jobs", "1", "--batch", "10", "--minutes", "1")
+    run = simulate("--scenario", "shy-door", *options, program="sim_long")
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "replay with: make sim SCENARIO=shy-door SEED=7" in run.stdout
+    (line,) = record.read_text().splitlines()[1:]
+    name, _, first, seeds, result, _ = line.split("\t")
+    assert (name, first, seeds, result) == ("shy-door", "7", "1", "failed")
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_names() -> None:

@@ -1,7 +1,8 @@
 """Small scenarios that exist to test the simulator: a server that keeps numbers, and its clients.
 
 `kept-numbers` is correct; `forgetful-numbers` answers before it syncs and loses numbers in some
-power cuts, so some of its seeds fail; `empty` reaches nothing of what it names.
+power cuts, so some of its seeds fail; `empty` reaches nothing of what it names. The doors have a
+table of transitions and take some of them; the shy one fails with one seed.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from anabranch.runtime import Runtime
 from anabranch.runtime.disk import DiskFile
 from anabranch.testing.simulation import World
 from anabranch.testing.simulation.nemesis import Nemesis
-from anabranch.testing.simulation.scenario import scenario
+from anabranch.testing.simulation.scenario import Taken, scenario
 
 RECORD = struct.Struct(">QI")
 NUMBER = struct.Struct(">Q")
@@ -172,3 +173,27 @@ async def forgetful_numbers(world: World) -> None:
 @scenario("empty", reaches=("the moon", "the stars"))
 async def empty(world: World) -> None:
     world.note("nothing happens")
+
+
+OPENED, CLOSED = "closed -> open", "open -> closed"
+DOOR = {"door": (OPENED, CLOSED)}
+
+
+@scenario("two-doors", tables=DOOR)
+async def two_doors(world: World) -> Taken:
+    return {("door", world.rng("door").choice((OPENED, CLOSED)))}
+
+
+@scenario("one-door", tables=DOOR)
+async def one_door(_: World) -> Taken:
+    return {("door", OPENED)}
+
+
+@scenario("strange-door", tables=DOOR)
+async def strange_door(_: World) -> Taken:
+    return {("door", "open -> ajar")}
+
+
+@scenario("shy-door")
+async def shy_door(world: World) -> None:
+    assert world.seed != 7, "the door is shy"

@@ -1,10 +1,19 @@
 """Hostile bytes for the codec: mutations of valid streams, and everything that may follow.
 
-Used by the tests in small and by drills in large. A seed gives the same bytes everywhere.
+    python -m anabranch.testing.wire_fuzz --streams 1000000 [--start 0]
+
+Used by the tests in small and by drills in large. A seed gives the same bytes everywhere. The
+program prints a verdict as JSON; streams that break the codec are named by their seed.
 """
 
+import argparse
+import json
 import random
+import sys
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
 
 from anabranch import wire
 from anabranch.errors import ProtocolError
@@ -204,3 +213,39 @@ def fuzz(seed: int, corpus: Sequence[bytes], streams: int) -> int:
         assert exercise(data, piece_bytes=rng.choice((1, 3, 7, 64))) == whole
         understood += len(whole)
     return understood
+
+
+CORPUS: Final = Path(__file__).parents[3] / "tests" / "corpus" / "wire"
+_CHUNK_STREAMS: Final = 1000
+"""So many streams have one seed."""
+_INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fuzz: 0 if the codec held, 1 if it broke, 130 if stopped; always with a verdict."""
+    parser = argparse.ArgumentParser(prog="python -m anabranch.testing.wire_fuzz")
+    parser.add_argument("--streams", type=int, default=_CHUNK_STREAMS, help="how many to try")
+    parser.add_argument("--start", type=int, default=0, help="how many were tried before")
+    options = parser.parse_args(arguments)
+    corpus = [path.read_bytes() for path in sorted(CORPUS.glob("*.bin"))]
+    tried = understood = 0
+    failure, code = "", 0
+    try:
+        while tried < options.streams:
+            seed = (options.start + tried) // _CHUNK_STREAMS
+            try:
+                understood += fuzz(seed, corpus, _CHUNK_STREAMS)
+            except Exception:  # noqa: BLE001 - whatever the codec lets out is what is looked for
+                failure, code = f"seed {seed}: {traceback.format_exc()}", 1
+                break
+            tried += _CHUNK_STREAMS
+            if tried % (100 * _CHUNK_STREAMS) == 0:
+                print(f"{tried:,} of {options.streams:,} streams", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    print(json.dumps({"size": tried, "failure": failure, "counts": {"understood": understood}}))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

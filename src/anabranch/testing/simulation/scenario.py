@@ -2,20 +2,26 @@
 
 A scenario is an async function of a `World`, registered where it is written. It asserts what must
 hold, counts what it reached with `World.reach`, and names in `reaches` the marks that a set of
-seeds must reach together: a transition no seed ever took was not tested.
+seeds must reach together. A scenario about tables of transitions declares them with `tables` and
+returns the (table, transition) pairs it took: one that no seed ever took was not tested, and
+fails the set; one that is not in the table fails its seed.
 """
 
 import importlib
 import pkgutil
 import traceback
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.testing.simulation.world import TIME_LIMIT_S, World
 
-ScenarioMain = Callable[[World], Coroutine[Any, Any, Any]]
+Taken = Iterable[tuple[str, str]]
+"""Transitions that were taken: the table's name and the transition's."""
+ScenarioMain = Callable[[World], Coroutine[Any, Any, Taken | None]]
+Tables = Mapping[str, Collection[str]]
+"""By name of the table, the names of its transitions."""
 SCENARIOS_PACKAGE = "anabranch.testing.scenarios"
 
 
@@ -27,6 +33,15 @@ class Scenario:
     main: ScenarioMain
     time_limit_s: float
     reaches: tuple[str, ...]
+    tables: Tables = field(default_factory=dict)
+
+    @property
+    def marks(self) -> list[str]:
+        """All that a set of seeds must reach together."""
+        transitions = [
+            transition_mark(table, name) for table, names in self.tables.items() for name in names
+        ]
+        return [*self.reaches, *transitions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +66,23 @@ class Outcome:
 _registered: dict[str, Scenario] = {}
 
 
+def transition_mark(table: str, transition: str) -> str:
+    """The mark that a taken transition leaves."""
+    return f"transition of {table}: {transition}"
+
+
 def scenario(
-    name: str, *, time_limit_s: float = TIME_LIMIT_S, reaches: tuple[str, ...] = ()
+    name: str,
+    *,
+    time_limit_s: float = TIME_LIMIT_S,
+    reaches: tuple[str, ...] = (),
+    tables: Tables | None = None,
 ) -> Callable[[ScenarioMain], ScenarioMain]:
     """Register an async function of a `World` as a scenario."""
 
     def register(main: ScenarioMain) -> ScenarioMain:
         assert name not in _registered, f"two scenarios are called {name}"
-        _registered[name] = Scenario(name, main, time_limit_s, reaches)
+        _registered[name] = Scenario(name, main, time_limit_s, reaches, tables or {})
         return main
 
     return register
@@ -82,7 +106,11 @@ def run_seed(
     world.trace.listener = listener
     failure = ""
     try:
-        world.run(played.main, time_limit_s=played.time_limit_s)
+        taken = world.run(played.main, time_limit_s=played.time_limit_s)
+        for table, transition in taken or ():
+            known = played.tables.get(table, ())
+            assert transition in known, f"{table} has no transition {transition!r}"
+            world.reach(transition_mark(table, transition))
     except Exception as error:  # noqa: BLE001 - every way a scenario can fail is its outcome
         failure = "".join(traceback.format_exception(error))
     return Outcome(
@@ -98,4 +126,4 @@ def run_seed(
 
 def missing_marks(played: Scenario, reached: Counter[str]) -> list[str]:
     """What a set of seeds should have reached together and did not."""
-    return [mark for mark in played.reaches if not reached[mark]]
+    return [mark for mark in played.marks if not reached[mark]]

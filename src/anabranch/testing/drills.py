@@ -1,0 +1,177 @@
+"""`make drills`: long runs on real processes, outside CI, each recorded.
+
+    python -m anabranch.testing.drills [--list] [--size full|small|N] [NAME ...]
+
+A drill is a program: it is told a size, shows its progress on standard error, prints a verdict as
+JSON on standard output and exits with 0 if everything held. `make test` runs each in small, by
+tests of their own; here they run in full. `tests/drills/record.tsv` keeps what came of them.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from anabranch.testing.run_records import ROOT, code_digest, load_rows, save_rows
+
+RECORD: Final = ROOT / "tests" / "drills" / "record.tsv"
+COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
+PASSED, FAILED, STOPPED = "passed", "failed", "stopped"
+_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A long run, and its size in full and in small."""
+
+    name: str
+    words: str
+    module: str
+    arguments: tuple[str, ...]
+    """With {size} where it belongs, and {start} if the drill can go on where it was stopped."""
+    full: int
+    small: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether sizes of several runs add up."""
+        return "{start}" in self.arguments
+
+    def command(self, size: int, start: int) -> list[str]:
+        """What starts it."""
+        given = {"{size}": str(size), "{start}": str(start)}
+        arguments = [given.get(argument, argument) for argument in self.arguments]
+        return [sys.executable, "-m", self.module, *arguments]
+
+
+_STANDALONE: Final = (
+    *(sys.executable, "-m", "anabranch", "standalone"),
+    *("--port", "{port}", "--web-port", "{web_port}", "--data", "{data}"),
+)
+DRILLS: Final = (
+    Drill(
+        "kill-standalone",
+        "kill -9 of the standalone server under load, judged by the rules of verify",
+        "anabranch.testing.crash_drill",
+        ("--kills", "{size}", "--output", "json", "--", *_STANDALONE),
+        full=500,
+        small=10,
+    ),
+    Drill(
+        "fuzz-wire",
+        "mutated streams against the codec of the wire protocol",
+        "anabranch.testing.wire_fuzz",
+        ("--streams", "{size}", "--start", "{start}"),
+        full=1_000_000,
+        small=10_000,
+    ),
+)
+
+
+def figures_of(verdict: Mapping[str, Any]) -> str:
+    """The numbers of a verdict, as the record keeps them."""
+    found = {
+        name: value
+        for group in ("counts", "figures")
+        for name, value in verdict.get(group, {}).items()
+        if isinstance(value, int | float)
+    }
+    return " ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in sorted(found.items())
+    )
+
+
+def done_before(rows: Iterable[Sequence[str]], drill: Drill, digest: str) -> int:
+    """How much of a drill that goes on was done with the present code."""
+    return sum(
+        int(size)
+        for name, seen, size, _, result, _ in rows
+        if (name, seen) == (drill.name, digest) and result in (PASSED, STOPPED)
+    )
+
+
+def run(drill: Drill, size: int, path: Path = RECORD) -> str:
+    """Run a drill and record what came of it: passed, failed or stopped."""
+    rows = load_rows(path, COLUMNS)
+    digest = code_digest()
+    start = done_before(rows, drill, digest) if drill.goes_on else 0
+    print(f"{drill.name}: {size:,}, {drill.words}", file=sys.stderr, flush=True)
+    began_s = time.monotonic()
+    child = subprocess.Popen(
+        drill.command(size, start), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    stopped = False
+    try:
+        output, _ = child.communicate()
+    except KeyboardInterrupt:
+        # The terminal told the child too: it takes its servers down and says how far it came.
+        stopped = True
+        output, _ = child.communicate()
+    seconds = time.monotonic() - began_s
+    verdict = _verdict(output)
+    result = STOPPED if stopped else PASSED if child.returncode == 0 else FAILED
+    done = int(verdict.get("size", 0)) if stopped else size
+    if result == FAILED:
+        print(output, file=sys.stderr)
+    if not stopped or (drill.goes_on and done):
+        row = (drill.name, digest, str(done), f"{seconds:.0f}", result, figures_of(verdict))
+        save_rows(path, COLUMNS, [*rows, row])
+    print(f"{drill.name}: {result} after {seconds:.0f} s  {figures_of(verdict)}", flush=True)
+    return result
+
+
+def _verdict(output: str) -> dict[str, Any]:
+    try:
+        found = json.loads(output)
+    except json.JSONDecodeError:  # the drill failed before it had one; its exit code says so
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _size_of(drill: Drill, words: str) -> int:
+    return {"full": drill.full, "small": drill.small}.get(words) or int(words)
+
+
+def _is_size(words: str) -> str:
+    if words not in ("full", "small") and not (words.isdecimal() and int(words) > 0):
+        raise argparse.ArgumentTypeError(f"full, small, or a number above 0, not {words!r}")
+    return words
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is asked for: 0 all passed, 1 one failed, 2 unknown name, 130 if stopped."""
+    parser = argparse.ArgumentParser(
+        prog="python -m anabranch.testing.drills",
+        description="Long runs on real processes; what came of them is recorded.",
+    )
+    drills = {drill.name: drill for drill in DRILLS}
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="which; default: all of them")
+    add("--size", type=_is_size, default="full", help="full, small, or a number (default: full)")
+    add("--list", action="store_true", help="print the drills and their sizes")
+    add("--record", type=Path, default=RECORD, help="the record (default: the committed one)")
+    options = parser.parse_args(arguments)
+    if options.list:
+        for drill in DRILLS:
+            print(f"{drill.name}\t{drill.full:,} ({drill.small:,} in small)\t{drill.words}")
+        return 0
+    unknown = [name for name in options.names if name not in drills]
+    if unknown:
+        print(f"no drill {', '.join(unknown)}; there are: {', '.join(drills)}", file=sys.stderr)
+        return 2
+    results = []
+    for name in options.names or drills:
+        results.append(run(drills[name], _size_of(drills[name], options.size), options.record))
+        if results[-1] == STOPPED:
+            return _INTERRUPTED
+    return 1 if FAILED in results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
