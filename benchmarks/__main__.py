@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from benchmarks import ledger_append, metadata_store, open_topics, standalone, wire_codec
+from benchmarks import (
+    history_check,
+    ledger_append,
+    metadata_store,
+    open_topics,
+    standalone,
+    wire_codec,
+)
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -14,6 +21,7 @@ SECONDS_MIN: Final = 15
 
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
+    "history_check": lambda _options: history_check.run(),
     "ledger_append": lambda _options: ledger_append.run(),
     "metadata_store": lambda _options: metadata_store.run(),
     "open_topics": open_topics.run,

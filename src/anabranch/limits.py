@@ -184,6 +184,18 @@ FINDINGS_PER_RULE_MAX: Final = 100
 RECORDS_PER_FINDING_MAX: Final = 50
 SEND_ATTEMPTS_MAX: Final = 255
 """Attempts of one sequence number that a history may hold."""
+SEND_BLOCKS_MAX: Final = 900
+"""Blocks of 4,096 sends that a check keeps in memory, about 115 KiB each; more wait on disk."""
+CHECK_MAP_ENTRIES_MAX: Final = 65_536
+"""Entries of one map that a check keeps in memory; more wait on disk."""
+UNCONFIRMED_DELIVERIES_MAX: Final = 16_384
+"""Deliveries of one subscription whose acknowledgement may still be told from any other."""
+CURSOR_SNAPSHOTS_MAX: Final = 8_192
+"""Earlier positions of one cursor that a check compares with."""
+LATE_SEND_S_MAX: Final = 1.0
+"""How much later than its delivery the record of a send may be stamped."""
+ACK_LAG_S_MAX: Final = 60.0
+"""Longest time before a crash whose confirmed acknowledgements a server may be allowed to lose."""
 STUCK_S_MAX: Final = 5.0
 """Longest wait for a receipt while nothing is being replaced."""
 STUCK_IN_WINDOW_S_MAX: Final = 30.0

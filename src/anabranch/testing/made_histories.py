@@ -6,8 +6,12 @@ from random import Random
 
 from anabranch.verify.history import SUFFIX, Header
 from anabranch.verify.payload import build
+from anabranch.verify.record_lines import encode
 from anabranch.verify.records import (
     CONNECTION_LOST,
+    Ack,
+    AckKind,
+    CursorAt,
     Delivery,
     Drained,
     End,
@@ -20,7 +24,6 @@ from anabranch.verify.records import (
     Sent,
     Subscribed,
     SubscriptionType,
-    encode,
 )
 from anabranch.verify.rules import Judge
 from anabranch.verify.verdict import Verdict, conclude
@@ -64,6 +67,17 @@ def receipt(seq: int, *, entry: int | None = None, producer: int = 0, epoch: int
     return Sent(producer, epoch, seq, Outcome.OK, place)
 
 
+def confirmed(*seqs: int, sub: str = ORDERED, kind: AckKind = AckKind.INDIVIDUAL) -> Ack:
+    """Return the record of an answered acknowledgement of messages stored at their seq."""
+    places = tuple(Place(-1, 1, seq, -1) for seq in seqs)
+    return Ack(sub, f"{sub}-consumer", kind, Outcome.OK, places)
+
+
+def cursor_at(entry: int, *, sub: str = ORDERED, asked: float = 0.0) -> CursorAt:
+    """Return the record of a cursor's position; asked for when it is answered if nothing else."""
+    return CursorAt(sub, Place(-1, 1, entry, -1), asked)
+
+
 def outcome(seq: int, how: Outcome, *, producer: int = 0, epoch: int = 0) -> Sent:
     """Return the record of a send that was not acknowledged."""
     return Sent(producer, epoch, seq, how, error="made")
@@ -81,13 +95,16 @@ def stamped(records: Iterable[Record], *, begin: float = 100.0) -> list[Record]:
     now = begin
     for record in records:
         now = max(now + STEP_S, record.t)
-        result.append(record._replace(t=round(now, 6)))
+        at = round(now, 6)
+        if isinstance(record, CursorAt) and not record.asked:
+            record = record._replace(asked=at)
+        result.append(record._replace(t=at))
     return result
 
 
-def judged(records: Iterable[Record], *, dedup: bool = False) -> Verdict:
+def judged(records: Iterable[Record], *, dedup: bool = False, ack_lag_s: float = 0.0) -> Verdict:
     """Stamp the records and judge them."""
-    judge = Judge(dedup=dedup)
+    judge = Judge(dedup=dedup, ack_lag_s=ack_lag_s)
     for record in stamped(records):
         judge.see(record)
     return conclude(judge)

@@ -1,18 +1,45 @@
 """Checks a folder of histories: one pass to judge, a second one for the evidence if needed."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from anabranch.errors import FormatError
 from anabranch.limits import RECORDS_PER_FINDING_MAX
+from anabranch.verify.cursor_rules import AckedAgain
 from anabranch.verify.history import HistoryFolder, Located
-from anabranch.verify.records import Damaged, Delivery, End, Event, MessageId, Send, Sent, encode
+from anabranch.verify.record_lines import encode
+from anabranch.verify.records import (
+    Ack,
+    AckKind,
+    CursorAt,
+    Damaged,
+    Delivery,
+    End,
+    Event,
+    MessageId,
+    Outcome,
+    Place,
+    Record,
+    Send,
+    Sent,
+)
 from anabranch.verify.rules import Judge
 from anabranch.verify.verdict import Verdict, Violation, conclude
 
+_PROGRESS_RECORDS: Final = 50_000
+OnProgress = Callable[[int, float], None]
+"""Called with the records judged so far and the share of the files that was read."""
 
-def check_folder(folder: Path) -> Verdict:
-    """Judge the histories of one run.
+
+def check_folder(
+    folder: Path,
+    *,
+    on_progress: OnProgress | None = None,
+    also: Callable[[Record, Judge], None] | None = None,
+) -> Verdict:
+    """Judge the histories of one run; `also` sees every record after the judge.
 
     Raises:
         NotFound: if there is no such folder.
@@ -22,9 +49,12 @@ def check_folder(folder: Path) -> Verdict:
     """
     histories = HistoryFolder(folder)
     known = [header for header in histories.headers if header is not None]
-    judge = Judge(dedup=any(header.dedup for header in known))
+    judge = Judge(
+        dedup=any(header.dedup for header in known),
+        ack_lag_s=max((header.ack_lag_s for header in known), default=0.0),
+    )
     unfinished = set(range(len(histories.paths)))
-    for located in histories.merged():
+    for count, located in enumerate(histories.merged(), start=1):
         try:
             judge.see(located.record)
         except FormatError as error:
@@ -32,10 +62,15 @@ def check_folder(folder: Path) -> Verdict:
             raise FormatError(f"{path}, line {located.line}: {error}") from None
         if type(located.record) is End:
             unfinished.discard(located.file)
+        if also is not None:
+            also(located.record, judge)
+        if on_progress is not None and count % _PROGRESS_RECORDS == 0:
+            on_progress(count, histories.share_read())
     present = {header.client for header in known}
     missing = sorted({client for header in known for client in header.clients} - present)
     reasons = [f"client {client!r} left no history" for client in missing]
     verdict = conclude(judge, reasons=reasons)
+    judge.facts.spill.close()
     verdict.counts["histories"] = len(histories.paths)
     verdict.counts["unfinished_histories"] = len(unfinished)
     verdict.counts["torn_tails"] = len(histories.torn_files())
@@ -60,8 +95,12 @@ class _Evidence:
         self._events: list[tuple[float, str]] = []
         self._by_message: dict[MessageId, list[Violation]] = {}
         self._by_time: dict[float, list[Violation]] = {}
+        self._acked: dict[tuple[str | None, Place], list[Violation]] = {}
         for violation in verdict.violations:
             message = violation.finding.message
+            if violation.finding.rule == AckedAgain.id:
+                name = violation.finding.sub, violation.finding.places[0]
+                self._acked.setdefault(name, []).append(violation)
             if message is not None:
                 self._by_message.setdefault(message, []).append(violation)
             else:
@@ -77,9 +116,24 @@ class _Evidence:
                 self._note(violation, located)
                 if violation.key is None and not isinstance(record, Sent):
                     violation.key = record.key
-        elif isinstance(record, Damaged):
+        elif isinstance(record, Ack):
+            if self._acked and record.outcome is Outcome.OK:
+                self._see_ack(record, located)
+        elif isinstance(record, Damaged | CursorAt):
             for violation in self._by_time.get(record.t, ()):
                 self._note(violation, located)
+
+    def _see_ack(self, ack: Ack, located: Located) -> None:
+        for place in ack.places:
+            if ack.kind is AckKind.INDIVIDUAL:
+                for violation in self._acked.get((ack.sub, place), ()):
+                    self._note(violation, located)
+                continue
+            covered = [name for name in self._acked if name[0] == ack.sub and name[1] <= place]
+            for name in covered:
+                # The first one that covers it is the evidence; all later ones do too.
+                for violation in self._acked.pop(name):
+                    self._note(violation, located)
 
     def _note(self, violation: Violation, located: Located) -> None:
         if len(violation.records) < RECORDS_PER_FINDING_MAX:

@@ -1,21 +1,23 @@
-"""What all rules know together, built record by record in the order of time. Pure."""
+"""What all rules know together, built record by record in the order of time."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from anabranch.errors import FormatError
+from anabranch.limits import CHECK_MAP_ENTRIES_MAX
 from anabranch.verify.records import (
     CONNECTION_LOST,
     SERVER_KILLED,
     WINDOW_CLOSED,
     WINDOW_OPENED,
+    Ack,
+    CursorAt,
     Damaged,
     Delivery,
     Drained,
     Event,
-    MessageId,
     Outcome,
     Place,
     Record,
@@ -24,7 +26,9 @@ from anabranch.verify.records import (
     Subscribed,
     SubscriptionType,
 )
-from anabranch.verify.tables import NO_PLACE, PlaceCodes, SendLine, SparseBits
+from anabranch.verify.sends import BlockPool, SendBlock, SendLine, begun_since, mask_of
+from anabranch.verify.spill import Spill, SpilledMap
+from anabranch.verify.tables import NO_PLACE, PlaceCodes, SparseBits
 
 
 class News(NamedTuple):
@@ -51,10 +55,21 @@ class Subscription:
     drained_how: str = ""
     delivered: dict[tuple[int, int], SparseBits] = field(default_factory=dict)
 
-    def has(self, line: SendLine, seq: int) -> bool:
-        """Whether the message was delivered at least once."""
+    def got(self, line: SendLine, number: int) -> int:
+        """Which sends of a block were delivered at least once, as bits."""
         bits = self.delivered.get((line.producer, line.epoch))
-        return bits is not None and seq in bits
+        return 0 if bits is None else bits.block_mask(number)
+
+
+class Owed(NamedTuple):
+    """What one subscription must get of one block of acknowledged sends, and what it got."""
+
+    subscription: Subscription
+    line: SendLine
+    number: int
+    block: SendBlock
+    owed: int
+    got: int
 
 
 @dataclass(slots=True)
@@ -65,22 +80,30 @@ class Counts:
     sends: int = 0
     acknowledged: int = 0
     failed: int = 0
+    confirmed: int = 0
     deliveries: int = 0
     redeliveries: int = 0
     damaged: int = 0
+    placed: int = 0
     events: int = 0
 
 
 class Facts:
     """Sends, subscriptions, places and events of one run."""
 
-    def __init__(self, *, dedup: bool) -> None:
+    def __init__(self, *, dedup: bool, ack_lag_s: float = 0.0) -> None:
         self.dedup = dedup
+        self.ack_lag_s = ack_lag_s
+        """How old a confirmed acknowledgement may be that a crash of the owner undoes."""
+        self.spill = Spill()
         self.counts = Counts()
         self.lines: dict[tuple[int, int], SendLine] = {}
+        self._pool = BlockPool(self.spill)
         self.subscriptions: dict[str, Subscription] = {}
         self.place_codes = PlaceCodes()
-        self.further_places: dict[MessageId, list[int]] = {}
+        self.further_places = SpilledMap[tuple[int, int, int], list[int]](
+            "further places", self.spill, entries_max=CHECK_MAP_ENTRIES_MAX
+        )
         self.windows: list[tuple[float, float]] = []
         self._disruptions: dict[int | None, list[float]] = {}
         self._window_opened: list[float] = []
@@ -89,6 +112,8 @@ class Facts:
             Sent: self._sent,
             Delivery: self._delivered,
             Damaged: self._damaged,
+            Ack: self._acknowledged,
+            CursorAt: self._cursor_at,
             Subscribed: self._subscribed,
             Drained: self._drained,
             Event: self._event,
@@ -107,34 +132,39 @@ class Facts:
     def unknown_sends(self) -> int:
         """How many messages have no certain outcome."""
         return sum(
-            not block.ok[index] and block.is_unknown(index)
+            (line.unknown_mask(number, block) & ~mask_of(block.ok)).bit_count()
             for line in self.lines.values()
-            for block, index, _ in line.each()
+            for number, block in line.each_block()
         )
+
+    def owed(self) -> Iterator[Owed]:
+        """Yield what each subscription must get: the acknowledged sends begun since it exists."""
+        for line in self.lines.values():
+            for number, block in line.each_block():
+                ok = mask_of(block.ok)
+                for subscription in self.subscriptions.values() if ok else ():
+                    owed = begun_since(block, subscription.since, ok)
+                    got = subscription.got(line, number)
+                    yield Owed(subscription, line, number, block, owed, got)
 
     def _send(self, record: Send) -> None:
         name = record.producer, record.epoch
         line = self.lines.get(name)
         if line is None:
-            line = self.lines[name] = SendLine(*name)
+            line = self.lines[name] = SendLine(*name, self._pool)
         line.begin(record.seq, record.crc, record.t)
         self.counts.sends += 1
 
     def _sent(self, record: Sent) -> News:
         line = self.lines.get((record.producer, record.epoch))
-        found = line.find(record.seq) if line is not None else None
-        if found is None or not found[0].is_unknown(found[1]):
+        if line is None or not line.settle(record.seq, record.outcome, record.t):
             raise FormatError(
                 f"outcome of seq {record.seq} of producer {record.producer} without its send"
             )
-        block, index = found
         if record.outcome is Outcome.OK:
-            block.ok[index] += 1
             self.counts.acknowledged += 1
         elif record.outcome is Outcome.FAIL:
-            block.failed[index] += 1
             self.counts.failed += 1
-        block.ended[index] = record.t
         if record.place is None:
             return _NO_NEWS
         return _NEWS[False, self._stored_at(record, record.place)]
@@ -173,7 +203,7 @@ class Facts:
     def _stored_at(self, record: Sent | Delivery, place: Place) -> bool:
         line = self.lines.get((record.producer, record.epoch))
         found = line.find(record.seq) if line is not None else None
-        if found is None or not found[0].tried[found[1]]:
+        if found is None:
             return False  # a phantom, which C2 judges
         block, index = found
         code = self.place_codes.encode(place)
@@ -182,13 +212,22 @@ class Facts:
             return False
         if known == NO_PLACE:
             block.places[index] = code
+            self.counts.placed += 1
             return True
-        name = MessageId(record.producer, record.epoch, record.seq)
-        further = self.further_places.setdefault(name, [])
+        name = (record.producer, record.epoch, record.seq)
+        further = self.further_places.get(name) or []
         if code in further:
             return False
-        further.append(code)
+        self.further_places.set(name, [*further, code])
         return True
+
+    def _acknowledged(self, record: Ack) -> None:
+        self.subscription(record.sub)
+        if record.outcome is Outcome.OK:
+            self.counts.confirmed += len(record.places)
+
+    def _cursor_at(self, record: CursorAt) -> None:
+        self.subscription(record.sub)
 
     def _damaged(self, record: Damaged) -> None:
         self.subscription(record.sub)

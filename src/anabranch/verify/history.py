@@ -17,10 +17,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from anabranch.errors import AlreadyClosed, Corruption, FormatError, InputError, NotFound
 from anabranch.limits import HISTORY_LINE_BYTES_MAX
-from anabranch.verify.records import End, Record, decode, encode
+from anabranch.verify.record_lines import decode, encode
+from anabranch.verify.records import End, Record
 
 FORMAT: Final = "anabranch-history"
-VERSION: Final = 1
+VERSION: Final = 2
 SUFFIX: Final = ".history.jsonl"
 
 
@@ -34,6 +35,8 @@ class Header:
     topic: str
     dedup: bool = False
     """The broker was told to store each (producer, seq) once."""
+    ack_lag_s: float = 0.0
+    """How old a confirmed acknowledgement may be that a crash of the owner undoes."""
     clients: tuple[str, ...] = ()
     """In the coordinator's file: every client that must have left a history."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -127,7 +130,7 @@ class HistoryTail:
         self.path = path
         self.header: Header | None = None
         self.line = 0
-        self._offset = 0
+        self.offset = 0
         self._time = float("-inf")
 
     def poll(self) -> Iterator[tuple[int, Record]]:
@@ -138,7 +141,7 @@ class HistoryTail:
             Corruption: if a line in it is damaged, with its place.
         """
         with self.path.open("rb") as file:
-            file.seek(self._offset)
+            file.seek(self.offset)
             while True:
                 line = file.readline(HISTORY_LINE_BYTES_MAX)
                 if not line.endswith(b"\n"):
@@ -148,10 +151,10 @@ class HistoryTail:
                 self.line += 1
                 if self.header is None:
                     self.header = Header.parse(line, source=str(self.path))
-                    self._offset += len(line)
+                    self.offset += len(line)
                 else:
                     record = self._parse(line)
-                    self._offset += len(line)
+                    self.offset += len(line)
                     yield self.line, record
 
     def _parse(self, line: bytes) -> Record:
@@ -165,7 +168,7 @@ class HistoryTail:
         return record
 
     def _damaged(self, detail: str) -> Corruption:
-        return Corruption(str(self.path), self._offset, f"line {self.line}: {detail}")
+        return Corruption(str(self.path), self.offset, f"line {self.line}: {detail}")
 
 
 class HistoryFolder:
@@ -178,9 +181,10 @@ class HistoryFolder:
         self.paths: Sequence[Path] = sorted(folder.glob(f"*{SUFFIX}"))
         if not self.paths:
             raise InputError(f"{folder} holds no histories (files named *{SUFFIX})")
+        self._tails: Sequence[HistoryTail] = ()
         self.headers: Sequence[Header | None] = [_read_header(path) for path in self.paths]
         known = [header for header in self.headers if header is not None]
-        for name in ("run", "host", "dedup"):
+        for name in ("run", "host", "dedup", "ack_lag_s"):
             values = sorted({str(getattr(header, name)) for header in known})
             if len(values) > 1:
                 raise InputError(
@@ -189,11 +193,17 @@ class HistoryFolder:
 
     def merged(self) -> Iterator[Located]:
         """Yield every record of every file in the order of time."""
+        self._tails = [HistoryTail(path) for path in self.paths]
         return heapq.merge(*(self._located(index) for index in range(len(self.paths))))
 
     def _located(self, index: int) -> Iterator[Located]:
-        for line, record in HistoryTail(self.paths[index]).poll():
+        for line, record in self._tails[index].poll():
             yield Located(record.t, index, line, record)
+
+    def share_read(self) -> float:
+        """How much of the files the last `merged` has read, from 0 to 1."""
+        size = sum(path.stat().st_size for path in self.paths)
+        return sum(tail.offset for tail in self._tails) / size if size else 1.0
 
     def torn_files(self) -> list[str]:
         """Return the names of the files whose last line was never finished."""

@@ -1,11 +1,14 @@
 """Rules about single messages: C1 lost, C2 phantom, C3 aborted read, C4 stored twice. Pure."""
 
+from collections import deque
 from collections.abc import Mapping
 
+from anabranch.limits import LATE_SEND_S_MAX
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.records import Damaged, Delivery, MessageId, Record
 from anabranch.verify.rule import Handler, Rule
-from anabranch.verify.tables import NO_PLACE
+from anabranch.verify.sends import mask_of
+from anabranch.verify.tables import BLOCK_BITS, set_bits
 
 
 class Lost(Rule):
@@ -20,24 +23,20 @@ class Lost(Rule):
 
     def conclude(self) -> None:
         """Compare what was acknowledged with what each subscription was given."""
-        for subscription in self.facts.subscriptions.values():
+        for subscription, line, number, block, owed, got in self.facts.owed():
             drained_at = subscription.drained_at
-            for line in self.facts.lines.values():
-                for block, index, seq in line.each():
-                    if not block.ok[index] or block.begun[index] < subscription.since:
-                        continue
-                    if subscription.has(line, seq):
-                        self.checked += 1
-                    elif drained_at is None or block.ended[index] > drained_at:
-                        self.undecided += 1
-                    else:
-                        self.checked += 1
-                        self.report(
-                            f"acknowledged, never delivered to {subscription.name!r}",
-                            block.ended[index],
-                            message=MessageId(line.producer, line.epoch, seq),
-                            sub=subscription.name,
-                        )
+            self.checked += (owed & got).bit_count()
+            for index in set_bits(owed & ~got):
+                if drained_at is None or block.ended[index] > drained_at:
+                    self.undecided += 1
+                    continue
+                self.checked += 1
+                self.report(
+                    f"acknowledged, never delivered to {subscription.name!r}",
+                    block.ended[index],
+                    message=MessageId(line.producer, line.epoch, number << BLOCK_BITS | index),
+                    sub=subscription.name,
+                )
 
 
 class Phantom(Rule):
@@ -48,7 +47,7 @@ class Phantom(Rule):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._doubtful: list[Delivery] = []
+        self._doubtful: deque[Delivery] = deque()
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -61,31 +60,38 @@ class Phantom(Rule):
 
     def _on_delivery(self, record: Delivery, _: News) -> None:
         self.checked += 1
+        while self._doubtful and self._doubtful[0].t < record.t - LATE_SEND_S_MAX:
+            self._judge(self._doubtful.popleft())
         if self._doubt(record):
-            # Judged again at the end: two files are merged by time stamps of equal precision.
+            # Judged again later: two files are merged by time stamps of equal precision.
             self._doubtful.append(record)
 
     def _doubt(self, record: Delivery) -> str:
         line = self.facts.lines.get((record.producer, record.epoch))
         found = line.find(record.seq) if line is not None else None
-        if found is None or not found[0].tried[found[1]]:
+        if found is None:
             return "delivered, never sent"
+        if found[0].begun[found[1]] > record.t + LATE_SEND_S_MAX:
+            return "delivered before it was sent"
         if found[0].crc[found[1]] != record.crc:
             return f"delivered with checksum {record.crc:#010x}, another than was sent"
         return ""
 
     def conclude(self) -> None:
-        """Report the deliveries that no send explains."""
+        """Report the last deliveries that no send explains."""
         for record in self._doubtful:
-            if doubt := self._doubt(record):
-                self.report(
-                    doubt,
-                    record.t,
-                    message=MessageId(record.producer, record.epoch, record.seq),
-                    key=record.key,
-                    sub=record.sub,
-                    places=(record.place,),
-                )
+            self._judge(record)
+
+    def _judge(self, record: Delivery) -> None:
+        if doubt := self._doubt(record):
+            self.report(
+                doubt,
+                record.t,
+                message=MessageId(record.producer, record.epoch, record.seq),
+                key=record.key,
+                sub=record.sub,
+                places=(record.place,),
+            )
 
 
 class AbortedRead(Rule):
@@ -97,12 +103,13 @@ class AbortedRead(Rule):
     def conclude(self) -> None:
         """Look for failed sends among the deliveries."""
         for line in self.facts.lines.values():
-            for block, index, seq in line.each():
-                if not block.failed[index] or block.ok[index] or block.is_unknown(index):
-                    continue
-                self.checked += 1
-                for subscription in self.facts.subscriptions.values():
-                    if subscription.has(line, seq):
+            for number, block in line.each_block():
+                failed = mask_of(block.failed) & ~mask_of(block.ok)
+                failed &= ~line.unknown_mask(number, block)
+                self.checked += failed.bit_count()
+                for subscription in self.facts.subscriptions.values() if failed else ():
+                    for index in set_bits(failed & subscription.got(line, number)):
+                        seq = number << BLOCK_BITS | index
                         self.report(
                             f"its send failed, yet {subscription.name!r} got it",
                             block.ended[index],
@@ -120,16 +127,14 @@ class StoredTwice(Rule):
     def conclude(self) -> None:
         """Judge every message that was seen at more than one place."""
         facts = self.facts
-        self.checked = sum(
-            block.places[index] != NO_PLACE
-            for line in facts.lines.values()
-            for block, index, _ in line.each()
-        )
-        for name, further in facts.further_places.items():
-            found = facts.lines[name.producer, name.epoch].find(name.seq)
+        self.checked = facts.counts.placed
+        for key, further in facts.further_places.items():
+            name = MessageId(*key)
+            line = facts.lines[name.producer, name.epoch]
+            found = line.find(name.seq)
             assert found is not None, "a place is kept only for a message that was sent"
             block, index = found
-            in_doubt = block.is_unknown(index) or facts.was_disrupted(
+            in_doubt = line.is_unknown(name.seq, block, index) or facts.was_disrupted(
                 name.producer, block.begun[index], block.ended[index]
             )
             if in_doubt and not facts.dedup:

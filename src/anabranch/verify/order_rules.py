@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.limits import STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
+from anabranch.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.records import Delivery, MessageId, Outcome, Place, Record, Send, Sent
 from anabranch.verify.rule import Handler, Rule
-from anabranch.verify.tables import SparseBits
+from anabranch.verify.spill import SpilledMap
+from anabranch.verify.tables import PlaceBits
 
 _LONG_WAIT_S: Final = 1.0
 
@@ -30,7 +31,9 @@ class KeyOrder(Rule):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._last: dict[tuple[str, int, int, str | int], int] = {}
+        self._last = SpilledMap[tuple[str, int, int, str | int], int](
+            "last of key", facts.spill, entries_max=CHECK_MAP_ENTRIES_MAX
+        )
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -42,9 +45,9 @@ class KeyOrder(Rule):
         self.checked += 1
         # Without a key, a producer's order holds within each partition.
         group = (record.sub, record.producer, record.epoch, record.key or record.place.partition)
-        last = self._last.get(group, -1)
-        if record.seq > last:
-            self._last[group] = record.seq
+        last = self._last.get(group)
+        if last is None or record.seq > last:
+            self._last.set(group, record.seq)
             return
         self.report(
             f"first delivered to {record.sub!r} after seq {last}",
@@ -95,7 +98,7 @@ class DivergentPlace(Rule):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._taken: dict[tuple[int, int, int], SparseBits] = {}
+        self._taken = PlaceBits()
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -106,11 +109,7 @@ class DivergentPlace(Rule):
         if place is None or not news.is_new_place:
             return
         self.checked += 1
-        ledger = (place.partition, place.ledger, place.batch)
-        bits = self._taken.get(ledger)
-        if bits is None:
-            bits = self._taken[ledger] = SparseBits()
-        if not bits.add(place.entry):
+        if not self._taken.add(place):
             self.report(
                 f"another message was seen at {place} before",
                 record.t,

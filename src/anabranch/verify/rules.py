@@ -1,14 +1,13 @@
 """The judge: gives every record to the facts and then to each rule, and concludes.
 
-Pure and streaming. A new rule is a new class in `RULES`; `checked` says how much each one judged,
-so that a rule that judged nothing cannot look like one that found nothing. C5 (delivered again
-after a confirmed acknowledgement), C11 (a cursor went back) and the rules over ownership and
-metadata need records that the clients do not write.
+Streaming. A new rule is a new class in `RULES`; `checked` says how much each one judged,
+so that a rule that judged nothing cannot look like one that found nothing.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.verify.cursor_rules import AckedAgain, CursorRegress
 from anabranch.verify.facts import Facts
 from anabranch.verify.message_rules import AbortedRead, Lost, Phantom, StoredTwice
 from anabranch.verify.order_rules import DivergentPlace, KeyOrder, PlaceOrder, Stuck
@@ -20,9 +19,11 @@ RULES: Final[tuple[type[Rule], ...]] = (
     Phantom,
     AbortedRead,
     StoredTwice,
+    AckedAgain,
     KeyOrder,
     PlaceOrder,
     DivergentPlace,
+    CursorRegress,
     Stuck,
 )
 
@@ -30,8 +31,8 @@ RULES: Final[tuple[type[Rule], ...]] = (
 class Judge:
     """Judges one run. Feed it every record in the order of time, then `conclude` once."""
 
-    def __init__(self, *, dedup: bool) -> None:
-        self.facts = Facts(dedup=dedup)
+    def __init__(self, *, dedup: bool, ack_lag_s: float = 0.0) -> None:
+        self.facts = Facts(dedup=dedup, ack_lag_s=ack_lag_s)
         self.rules: Sequence[Rule] = [rule(self.facts) for rule in RULES]
         self._handlers: dict[type[Record], list[Handler]] = {}
         for rule in self.rules:

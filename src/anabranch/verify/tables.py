@@ -1,22 +1,29 @@
 """Compact exact tables: what the rules remember of millions of messages.
 
-Pure. Everything is kept in blocks of 4,096 sequence numbers that exist only where something
-happened, so that neither a late start nor a nonsensical number costs memory.
+Everything is kept in blocks of 4,096 sequence numbers that exist only where something happened,
+so that neither a late start nor a nonsensical number costs memory. Pure.
 """
 
-from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from anabranch.errors import FormatError
-from anabranch.limits import SEND_ATTEMPTS_MAX
 from anabranch.verify.records import Place
 
-_BLOCK_BITS: Final = 12
-_BLOCK: Final = 1 << _BLOCK_BITS
-_MASK: Final = _BLOCK - 1
+BLOCK_BITS: Final = 12
+BLOCK: Final = 1 << BLOCK_BITS
+MASK: Final = BLOCK - 1
 NO_PLACE: Final = -1
 """In the table of places: none seen yet. No place has this number."""
+_BATCH_BITS: Final = 7
+_BATCH_MASK: Final = (1 << _BATCH_BITS) - 1
+
+
+def set_bits(mask: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 class SparseBits:
@@ -30,10 +37,10 @@ class SparseBits:
 
     def add(self, number: int) -> bool:
         """Add a number; return whether it is new."""
-        block = self._blocks.get(number >> _BLOCK_BITS)
+        block = self._blocks.get(number >> BLOCK_BITS)
         if block is None:
-            block = self._blocks[number >> _BLOCK_BITS] = bytearray(_BLOCK >> 3)
-        index, bit = (number & _MASK) >> 3, 1 << (number & 7)
+            block = self._blocks[number >> BLOCK_BITS] = bytearray(BLOCK >> 3)
+        index, bit = (number & MASK) >> 3, 1 << (number & 7)
         if block[index] & bit:
             return False
         block[index] |= bit
@@ -41,73 +48,46 @@ class SparseBits:
         return True
 
     def __contains__(self, number: int) -> bool:
-        block = self._blocks.get(number >> _BLOCK_BITS)
-        return block is not None and bool(block[(number & _MASK) >> 3] & (1 << (number & 7)))
+        block = self._blocks.get(number >> BLOCK_BITS)
+        return block is not None and bool(block[(number & MASK) >> 3] & (1 << (number & 7)))
+
+    def block_mask(self, block: int) -> int:
+        """Return the 4,096 bits of one block as a number, bit 0 for its first member."""
+        return int.from_bytes(self._blocks.get(block, b""), "little")
 
 
-assert array("I").itemsize >= 4, "a checksum must fit one unsigned int"
+class PlaceBits:
+    """A set of places: about one bit each, whether batched, unbatched or in many small ledgers."""
 
-
-class SendBlock:
-    """What is known of 4,096 neighbouring sends of one producer."""
-
-    __slots__ = ("begun", "crc", "ended", "failed", "ok", "places", "tried")
+    __slots__ = ("_ledgers",)
 
     def __init__(self) -> None:
-        self.tried = bytearray(_BLOCK)
-        self.ok = bytearray(_BLOCK)
-        self.failed = bytearray(_BLOCK)
-        self.crc = array("I", [0]) * _BLOCK
-        self.begun = array("d", [0.0]) * _BLOCK
-        self.ended = array("d", [0.0]) * _BLOCK
-        self.places = array("q", [NO_PLACE]) * _BLOCK
+        self._ledgers: dict[tuple[int, int, int], SparseBits] = {}
 
-    def is_unknown(self, index: int) -> bool:
-        """Whether an attempt of this send has no certain outcome."""
-        return self.tried[index] > self.ok[index] + self.failed[index]
+    def add(self, place: Place) -> bool:
+        """Add a place; return whether it is new."""
+        partition, ledger, entry, batch = place
+        if batch < 0:
+            name, number = (partition, ledger, batch), entry
+        else:
+            # An entry with its batch together, so that a small ledger does not cost a block for
+            # every index in its batches.
+            name = (partition, ledger, batch >> _BATCH_BITS)
+            number = entry << _BATCH_BITS | batch & _BATCH_MASK
+        bits = self._ledgers.get(name)
+        if bits is None:
+            bits = self._ledgers[name] = SparseBits()
+        return bits.add(number)
 
-
-class SendLine:
-    """The sends of one producer in one epoch, by sequence number."""
-
-    __slots__ = ("blocks", "epoch", "producer")
-
-    def __init__(self, producer: int, epoch: int) -> None:
-        self.producer = producer
-        self.epoch = epoch
-        self.blocks: dict[int, SendBlock] = {}
-
-    def find(self, seq: int) -> tuple[SendBlock, int] | None:
-        """Return the block and index of a send, None where nothing was sent nearby."""
-        block = self.blocks.get(seq >> _BLOCK_BITS)
-        return None if block is None else (block, seq & _MASK)
-
-    def begin(self, seq: int, crc: int, t: float) -> None:
-        """Count an attempt.
-
-        Raises:
-            FormatError: if it is one attempt too many, or of another payload.
-        """
-        block = self.blocks.get(seq >> _BLOCK_BITS)
-        if block is None:
-            block = self.blocks[seq >> _BLOCK_BITS] = SendBlock()
-        index = seq & _MASK
-        if not block.tried[index]:
-            block.begun[index] = t
-            block.crc[index] = crc
-        elif block.crc[index] != crc:
-            raise FormatError(f"seq {seq} of producer {self.producer} was sent with two payloads")
-        elif block.tried[index] == SEND_ATTEMPTS_MAX:
-            raise FormatError(f"seq {seq} of producer {self.producer} was sent too many times")
-        block.tried[index] += 1
-
-    def each(self) -> Iterator[tuple[SendBlock, int, int]]:
-        """Yield block, index and seq of every attempted send, in the order of seq."""
-        for number in sorted(self.blocks):
-            block = self.blocks[number]
-            for index, tried in enumerate(block.tried):
-                if tried:
-                    yield block, index, number << _BLOCK_BITS | index
+    def __contains__(self, place: Place) -> bool:
+        partition, ledger, entry, batch = place
+        if batch < 0:
+            name, number = (partition, ledger, batch), entry
+        else:
+            name = (partition, ledger, batch >> _BATCH_BITS)
+            number = entry << _BATCH_BITS | batch & _BATCH_MASK
+        bits = self._ledgers.get(name)
+        return bits is not None and number in bits
 
 
 class PlaceCodes:

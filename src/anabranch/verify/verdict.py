@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from anabranch.verify.cursor_rules import AckedAgain
 from anabranch.verify.message_rules import Lost
 from anabranch.verify.order_rules import Stuck
 from anabranch.verify.rule import Finding
@@ -180,6 +181,7 @@ def conclude(judge: Judge, *, reasons: Sequence[str] = ()) -> Verdict:
             "acknowledged": counts.acknowledged,
             "failed": counts.failed,
             "unknown": facts.unknown_sends(),
+            "confirmed_acks": counts.confirmed,
             "deliveries": counts.deliveries,
             "redeliveries": counts.redeliveries,
             "subscriptions": len(facts.subscriptions),
@@ -197,7 +199,9 @@ def conclude(judge: Judge, *, reasons: Sequence[str] = ()) -> Verdict:
 
 def _figures(judge: Judge) -> dict[str, float]:
     stuck = next(rule for rule in judge.rules if isinstance(rule, Stuck))
+    acked_again = next(rule for rule in judge.rules if isinstance(rule, AckedAgain))
     return {
+        "longest_undone_ack_s": round(acked_again.longest_lag_s, 3),
         "longest_wait_s": round(stuck.longest_s, 3),
         "longest_wait_in_window_s": round(stuck.longest_in_window_s, 3),
     }

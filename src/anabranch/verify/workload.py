@@ -308,12 +308,7 @@ class _Drain:
         return self._missing
 
     def _count_missing(self) -> int:
-        return sum(
-            bool(block.ok[index]) and not subscription.has(line, seq)
-            for subscription in self.facts.subscriptions.values()
-            for line in self.facts.lines.values()
-            for block, index, seq in line.each()
-        )
+        return sum((owed & ~got).bit_count() for *_, owed, got in self.facts.owed())
 
     def _note_connection(self, event: Event) -> None:
         if event.name in (CONSUMER_CONNECTION_LOST, CONNECTION_RESTORED):

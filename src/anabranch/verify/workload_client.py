@@ -266,10 +266,11 @@ class Consumer:
         while not commands.must_stop:
             commands.wait(0)
             if messages := self._consumer.batch_receive():
-                identities = [self._record(message) for message in messages]
+                for message in messages:
+                    self._record(message)
                 # Flushed first: what is acknowledged never comes again.
                 self._history.flush()
-                self._acknowledge(messages, tuple(i for i in identities if i is not None))
+                self._acknowledge(messages)
             self._history.flush()
             if time.monotonic() - told > _PROGRESS_S:
                 told = time.monotonic()
@@ -278,7 +279,7 @@ class Consumer:
         say(progress={"delivered": self._delivered})
         self._consumer.close()
 
-    def _record(self, message: Any) -> MessageId | None:
+    def _record(self, message: Any) -> None:
         sub, name = self._task["sub"], self._task["name"]
         place = place_of(message.message_id())
         self._delivered += 1
@@ -286,19 +287,18 @@ class Consumer:
             found = payload.parse(message.data())
         except (Corruption, FormatError) as error:
             self._history.append(Damaged(sub, name, place, str(error)))
-            return None
+            return
         if found.run != self._task["run"]:
             self._history.append(Damaged(sub, name, place, f"it is of run {found.run}"))
-            return None
+            return
         if message.partition_key() != found.key:
             wrong = f"its key is {message.partition_key()!r}, that of its payload {found.key!r}"
             self._history.append(Damaged(sub, name, place, wrong))
-            return None
+            return
         identity = MessageId(found.producer, found.epoch, found.seq)
         self._history.append(Delivery(sub, name, *identity, found.key, found.checksum, place))
-        return identity
 
-    def _acknowledge(self, messages: list[Any], identities: tuple[MessageId, ...]) -> None:
+    def _acknowledge(self, messages: list[Any]) -> None:
         try:
             if self._ack_kind is AckKind.CUMULATIVE:
                 self._consumer.acknowledge_cumulative(messages[-1])
@@ -310,14 +310,14 @@ class Consumer:
             self._history.append(Event("ack-not-sent", f"{self._task['name']}: {error}"))
             return
         # The library does not wait for the broker's answer, so nobody knows whether it arrived.
-        ack = Ack(
-            self._task["sub"], self._task["name"], self._ack_kind, Outcome.UNKNOWN, identities
-        )
-        self._history.append(ack)
+        named = messages[-1:] if self._ack_kind is AckKind.CUMULATIVE else messages
+        places = tuple(place_of(message.message_id()) for message in named)
+        sub, name = self._task["sub"], self._task["name"]
+        self._history.append(Ack(sub, name, self._ack_kind, Outcome.UNKNOWN, places))
 
     def _note_connection(self, is_connected: bool) -> None:
         name = CONNECTION_RESTORED if is_connected else CONSUMER_CONNECTION_LOST
-        self._history.append(Event(name, self._task["name"]))
+        self._history.append(Event(name, self._task["name"], sub=self._task["sub"]))
 
 
 def place_of(message_id: Any) -> Place:

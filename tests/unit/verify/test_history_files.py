@@ -24,19 +24,18 @@ from anabranch.testing.made_histories import (
     write_history,
 )
 from anabranch.verify.history import SUFFIX, Header, HistoryFolder, HistoryTail, HistoryWriter
+from anabranch.verify.record_lines import decode, encode
 from anabranch.verify.records import (
     Ack,
     AckKind,
+    CursorAt,
     Damaged,
     Drained,
     End,
     Event,
-    MessageId,
     Outcome,
     Place,
     Record,
-    decode,
-    encode,
 )
 
 HEADER = Header(run=RUN, client="c", host="made", topic="made", settings={"seed": 1})
@@ -48,7 +47,9 @@ ONE_OF_EACH: list[Record] = [
     outcome(2, Outcome.FAIL),
     delivered(1),
     Damaged(ORDERED, "c", Place(-1, 2, 3, -1), "bad"),
-    Ack(ORDERED, "c", AckKind.CUMULATIVE, Outcome.UNKNOWN, (MessageId(0, 0, 1),)),
+    Ack(ORDERED, "c", AckKind.CUMULATIVE, Outcome.UNKNOWN, (Place(-1, 1, 1, -1),)),
+    CursorAt(ORDERED, Place(-1, 1, 0, -1), 0.5),
+    Event("redelivery-asked", "c", sub=ORDERED),
     Event("paused"),
     Event("connection-lost", "c", 7),
     Drained(ORDERED, "made"),
@@ -85,8 +86,8 @@ def test_keys_on_disk_never_change() -> None:
         b'"p":0,"e":0,"s":1,"key":"k","crc":9,"id":[-1,1,1,-1]}\n'
     )
     assert HEADER.line() == (
-        b'{"format":"anabranch-history","version":1,"run":"00112233445566ff","client":"c",'
-        b'"host":"made","topic":"made","dedup":false,"clients":[],"settings":{"seed":1}}\n'
+        b'{"format":"anabranch-history","version":2,"run":"00112233445566ff","client":"c",'
+        b'"host":"made","topic":"made","dedup":false,"ack_lag_s":0.0,"clients":[],"settings":{"seed":1}}\n'
     )
 
 
@@ -216,11 +217,11 @@ def test_time_that_goes_back_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "complaint"),
     [
-        (b'{"format":"anabranch-history","version":2}\n', "version 2"),
+        (b'{"format":"anabranch-history","version":1}\n', "version 1"),
         (b'{"format":"other","version":1}\n', "format 'other'"),
         (b"hello\n", "no header"),
         (b"[]\n", "no header"),
-        (b'{"format":"anabranch-history","version":1,"run":"x"}\n', "damaged header"),
+        (b'{"format":"anabranch-history","version":2,"run":"x"}\n', "damaged header"),
     ],
 )
 def test_unknown_format_is_refused_by_name(tmp_path: Path, first: bytes, complaint: str) -> None:

@@ -18,7 +18,8 @@ from anabranch.testing.made_histories import (
     write_history,
 )
 from anabranch.verify.history import SUFFIX, Header
-from anabranch.verify.records import Drained, End, Event, Record, encode
+from anabranch.verify.record_lines import encode
+from anabranch.verify.records import Drained, End, Event, Record
 
 SENDS: list[Record] = [r for seq in (1, 2, 3) for r in (sent(seq), receipt(seq))]
 
