@@ -192,6 +192,10 @@ UNCONFIRMED_DELIVERIES_MAX: Final = 16_384
 """Deliveries of one subscription whose acknowledgement may still be told from any other."""
 CURSOR_SNAPSHOTS_MAX: Final = 8_192
 """Earlier positions of one cursor that a check compares with."""
+REPORT_SPANS_MAX: Final = 600
+"""Points of a plot; a longer run gets wider ones."""
+REPORT_EVENTS_MAX: Final = 1_000
+REPORT_GAPS_MAX: Final = 10
 LATE_SEND_S_MAX: Final = 1.0
 """How much later than its delivery the record of a send may be stamped."""
 ACK_LAG_S_MAX: Final = 60.0

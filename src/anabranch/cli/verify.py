@@ -50,10 +50,51 @@ def check(
     from anabranch.verify.check import check_folder
 
     try:
-        verdict = check_folder(folder)
+        verdict = check_folder(folder, on_progress=_show_reading)
     except (AnabranchError, OSError) as error:
         _refuse(error)
+    finally:
+        _end_reading()
     _finish(verdict, output)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders with the histories of a run.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The page to write.", dir_okay=False)
+    ] = Path("report.html"),
+) -> None:
+    """Write one HTML page about runs: verdict, latency, rates, gaps, faults on the time line.
+
+    Exit code 0: all clean; 1: a promise was broken; 2: not enough to say.
+    """
+    from anabranch.verify.report import page, report_on
+    from anabranch.verify.verdict import Status
+
+    try:
+        runs = [report_on(folder, on_progress=_show_reading) for folder in folders]
+        output.write_text(page(runs), encoding="utf-8")
+    except (AnabranchError, OSError) as error:
+        _refuse(error)
+    finally:
+        _end_reading()
+    print(output)
+    found = {run.verdict.status for run in runs}
+    if Status.VIOLATED in found:
+        raise typer.Exit(EXIT_VIOLATED)
+    raise typer.Exit(EXIT_UNUSABLE if Status.INCOMPLETE in found else EXIT_CLEAN)
+
+
+def _show_reading(records: int, share: float) -> None:
+    if sys.stderr.isatty():
+        line = f"{records:,} records judged, {share:.0%}"
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _end_reading() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @app.command()

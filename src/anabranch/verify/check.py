@@ -8,6 +8,7 @@ from typing import Final
 from anabranch.errors import FormatError
 from anabranch.limits import RECORDS_PER_FINDING_MAX
 from anabranch.verify.cursor_rules import AckedAgain
+from anabranch.verify.facts import News
 from anabranch.verify.history import HistoryFolder, Located
 from anabranch.verify.record_lines import encode
 from anabranch.verify.records import (
@@ -37,7 +38,7 @@ def check_folder(
     folder: Path,
     *,
     on_progress: OnProgress | None = None,
-    also: Callable[[Record, Judge], None] | None = None,
+    also: Callable[[Record, News, Judge], None] | None = None,
 ) -> Verdict:
     """Judge the histories of one run; `also` sees every record after the judge.
 
@@ -56,14 +57,14 @@ def check_folder(
     unfinished = set(range(len(histories.paths)))
     for count, located in enumerate(histories.merged(), start=1):
         try:
-            judge.see(located.record)
+            news = judge.see(located.record)
         except FormatError as error:
             path = histories.paths[located.file]
             raise FormatError(f"{path}, line {located.line}: {error}") from None
         if type(located.record) is End:
             unfinished.discard(located.file)
         if also is not None:
-            also(located.record, judge)
+            also(located.record, news, judge)
         if on_progress is not None and count % _PROGRESS_RECORDS == 0:
             on_progress(count, histories.share_read())
     present = {header.client for header in known}

@@ -258,5 +258,8 @@ class Facts:
 
     def in_window(self, begun: float, ended: float) -> bool:
         """Whether a span of time touches a declared window of trouble."""
-        open_ones = [(opened, float("inf")) for opened in self._window_opened]
-        return any(a <= ended and begun <= b for a, b in (*self.windows, *open_ones))
+        return any(a <= ended and begun <= b for a, b in self.all_windows(float("inf")))
+
+    def all_windows(self, end: float) -> list[tuple[float, float]]:
+        """Every declared window; one that was not closed ends at `end`."""
+        return [*self.windows, *((opened, end) for opened in self._window_opened)]

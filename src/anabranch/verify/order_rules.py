@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from anabranch.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.facts import Facts, News
@@ -21,6 +21,15 @@ class _Waiting:
     pending: int = 0
     since: float = 0.0
     last: float = 0.0
+
+
+class Wait(NamedTuple):
+    """A producer that had no receipt for long."""
+
+    since: float
+    until: float
+    producer: int
+    in_window: bool = False
 
 
 class KeyOrder(Rule):
@@ -127,7 +136,7 @@ class Stuck(Rule):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._waiting: dict[tuple[int, int], _Waiting] = {}
-        self._long_waits: list[tuple[float, float, int]] = []
+        self.long_waits: list[Wait] = []
         self.longest_s = 0.0
         self.longest_in_window_s = 0.0
 
@@ -159,7 +168,7 @@ class Stuck(Rule):
         self.checked += 1
         if until - since > _LONG_WAIT_S:
             # Judged at the end: the window it falls into may not be closed yet.
-            self._long_waits.append((since, until, producer))
+            self.long_waits.append(Wait(since, until, producer))
         else:
             self.longest_s = max(self.longest_s, until - since)
 
@@ -168,9 +177,13 @@ class Stuck(Rule):
         for (producer, _), waiting in self._waiting.items():
             if waiting.pending:
                 self._end_wait(producer, waiting.since, waiting.last)
-        for since, until, producer in self._long_waits:
+        self.long_waits = [
+            wait._replace(in_window=self.facts.in_window(wait.since, wait.until))
+            for wait in self.long_waits
+        ]
+        for since, until, producer, in_window in self.long_waits:
             waited = until - since
-            if self.facts.in_window(since, until):
+            if in_window:
                 allowed = STUCK_IN_WINDOW_S_MAX
                 self.longest_in_window_s = max(self.longest_in_window_s, waited)
             else:

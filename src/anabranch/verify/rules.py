@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from anabranch.verify.cursor_rules import AckedAgain, CursorRegress
-from anabranch.verify.facts import Facts
+from anabranch.verify.facts import Facts, News
 from anabranch.verify.message_rules import AbortedRead, Lost, Phantom, StoredTwice
 from anabranch.verify.order_rules import DivergentPlace, KeyOrder, PlaceOrder, Stuck
 from anabranch.verify.records import Record
@@ -39,8 +39,8 @@ class Judge:
             for kind, handler in rule.handlers().items():
                 self._handlers.setdefault(kind, []).append(handler)
 
-    def see(self, record: Record) -> None:
-        """Take in one record.
+    def see(self, record: Record) -> News:
+        """Take in one record and say what was new about it.
 
         Raises:
             FormatError: if it contradicts the records before it.
@@ -48,6 +48,7 @@ class Judge:
         news = self.facts.take(record)
         for handler in self._handlers.get(type(record), ()):
             handler(record, news)
+        return news
 
     def conclude(self) -> None:
         """Let every rule judge what can be judged only at the end."""
