@@ -13,10 +13,10 @@ from benchmarks import (
     ledger_compaction,
     metadata_store,
     open_topics,
+    sdk,
     standalone,
     wire_codec,
 )
-from benchmarks import ledger_append, metadata_store, open_topics, sdk, standalone, wire_codec
 from benchmarks.options import Options
 
 SECONDS_MIN: Final = 15
@@ -24,8 +24,8 @@ SECONDS_MIN: Final = 15
 
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
-    "history_check": lambda _options: history_check.run(),
     "fsync_placement": lambda _options: fsync_placement.run(),
+    "history_check": lambda _options: history_check.run(),
     "ledger_append": lambda _options: ledger_append.run(),
     "ledger_compaction": lambda _options: ledger_compaction.run(),
     "metadata_store": lambda _options: metadata_store.run(),

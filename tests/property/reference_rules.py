@@ -246,7 +246,9 @@ def cursor_regress(h: History) -> Said:
         moves = [
             at
             for at, e in enumerate(h.records[:index])
-            if isinstance(e, Event) and e.name == CURSOR_MOVED and e.sub in ("", r.sub)
+            if isinstance(e, Event)
+            and e.name in (CURSOR_MOVED, SERVER_KILLED)
+            and e.sub in ("", r.sub)
         ]
         moved_at = max((h.records[at].t for at in moves), default=float("-inf"))
         since = moves[-1] if moves else 0

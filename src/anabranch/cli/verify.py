@@ -6,13 +6,14 @@ import secrets
 import signal
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from anabranch.cli import verify_metadata
 from anabranch.cli.reach import require_listener
+from anabranch.cli.verdicts import Output, OutputOption, exit_code, refuse
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -21,21 +22,9 @@ if TYPE_CHECKING:
     from anabranch.verify.workload import Progress, WorkloadSettings
 
 app = typer.Typer(no_args_is_help=True, help="Check that no promise to a client was broken.")
+app.add_typer(verify_metadata.app, name="metadata")
 
-EXIT_CLEAN = 0
-EXIT_VIOLATED = 1
-EXIT_UNUSABLE = 2
 _EXIT_INTERRUPTED = 130
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-OutputOption = Annotated[Output, typer.Option(help="How to print the verdict.")]
 
 
 @app.command()
@@ -52,7 +41,7 @@ def check(
     try:
         verdict = check_folder(folder, on_progress=_show_reading)
     except (AnabranchError, OSError) as error:
-        _refuse(error)
+        refuse(error)
     finally:
         _end_reading()
     _finish(verdict, output)
@@ -70,20 +59,16 @@ def report(
     Exit code 0: all clean; 1: a promise was broken; 2: not enough to say.
     """
     from anabranch.verify.report import page, report_on
-    from anabranch.verify.verdict import Status
 
     try:
         runs = [report_on(folder, on_progress=_show_reading) for folder in folders]
         output.write_text(page(runs), encoding="utf-8")
     except (AnabranchError, OSError) as error:
-        _refuse(error)
+        refuse(error)
     finally:
         _end_reading()
     print(output)
-    found = {run.verdict.status for run in runs}
-    if Status.VIOLATED in found:
-        raise typer.Exit(EXIT_VIOLATED)
-    raise typer.Exit(EXIT_UNUSABLE if Status.INCOMPLETE in found else EXIT_CLEAN)
+    raise typer.Exit(exit_code([run.verdict.status for run in runs]))
 
 
 def _show_reading(records: int, share: float) -> None:
@@ -154,7 +139,7 @@ def run(
         print(f"run {run_id}, seed {settings.seed}, histories in {folder}", file=sys.stderr)
         verdict = asyncio.run(_run(settings, folder, duration))
     except (AnabranchError, OSError) as error:
-        _refuse(error)
+        refuse(error)
     except (asyncio.CancelledError, KeyboardInterrupt):
         print("\ninterrupted; the histories are closed and can be checked", file=sys.stderr)
         raise typer.Exit(_EXIT_INTERRUPTED) from None
@@ -225,17 +210,9 @@ class _ProgressLine:
         self._count += 1
 
 
-def _refuse(error: Exception) -> NoReturn:
-    print(f"error: {error}", file=sys.stderr)
-    raise typer.Exit(EXIT_UNUSABLE) from None
-
-
 def _finish(verdict: "Verdict", output: Output) -> NoReturn:
-    from anabranch.verify.verdict import Status
-
     if output is Output.JSON:
         print(json.dumps(verdict.as_json(), indent=2, ensure_ascii=False))
     else:
         print(verdict.as_text())
-    codes = {Status.CLEAN: EXIT_CLEAN, Status.VIOLATED: EXIT_VIOLATED}
-    raise typer.Exit(codes.get(verdict.status, EXIT_UNUSABLE))
+    raise typer.Exit(exit_code([verdict.status]))

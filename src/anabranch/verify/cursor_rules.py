@@ -183,7 +183,10 @@ class _Positions:
 
 
 class CursorRegress(Rule):
-    """C11: a mark-delete position below one that was seen before it was asked for."""
+    """C11: a mark-delete position below one that was seen before it was asked for.
+
+    Positions are compared over any operation, but not over a seek or a crash of the owner.
+    """
 
     id = "C11"
     title = "cursor regress"
@@ -224,7 +227,8 @@ class CursorRegress(Rule):
             del known.highest[: CURSOR_SNAPSHOTS_MAX // 2]
 
     def _on_event(self, record: Event, _: News) -> None:
-        if record.name != CURSOR_MOVED:
+        # A crash undoes what was acknowledged and not confirmed: an operation must not.
+        if record.name not in (CURSOR_MOVED, SERVER_KILLED):
             return
         self._moved_at[record.sub] = record.t
         for (sub, _partition), known in self._cursors.items():

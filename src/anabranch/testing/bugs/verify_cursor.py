@@ -1,7 +1,10 @@
-"""Planted bugs of the rules about cursors in `anabranch.verify`."""
+"""Planted bugs about cursors: of the rules in `anabranch.verify`, and one that they must find."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from anabranch.broker.consumer import Consumer
+from anabranch.broker.subscription import Subscription
+from anabranch.ids import Position
 from anabranch.testing.planted import original, planted
 from anabranch.verify.cursor_rules import AckedAgain, CursorRegress, _Window
 from anabranch.verify.facts import News
@@ -48,3 +51,18 @@ def cursors_share_a_position(self: CursorRegress, record: CursorAt, news: News) 
     """The positions of all cursors are compared with one another."""
     one = record._replace(sub="", place=record.place._replace(partition=0))
     original("cursors_share_a_position")(self, one, news)
+
+
+@planted(
+    "redelivery_moves_the_cursor_back",
+    target="anabranch.broker.subscription:Subscription.redeliver",
+)
+def redelivery_moves_the_cursor_back(
+    self: Subscription, consumer: Consumer, positions: Sequence[Position] | None, epoch: int | None
+) -> None:
+    """Who asks for everything unacknowledged again takes the last acknowledgement back."""
+    mark_delete = self.cursor.mark_delete
+    if positions is None and mark_delete.entry_id > 0:
+        before = Position(mark_delete.ledger_id, mark_delete.entry_id - 1)
+        self.cursor._state.reset(before)
+    original("redelivery_moves_the_cursor_back")(self, consumer, positions, epoch)

@@ -1,15 +1,17 @@
 """A standalone server, producers, consumers and a reader, while the server and the net are hurt.
 
-What the clients saw is judged by the same rules as a run on real processes. Three things are asked
-on top: an acknowledgement that was answered is never forgotten, after the faults everything that
-was acknowledged arrives, and readers find it where it was (see `standalone_readers`).
+What the clients saw is judged by the same rules as a run on real processes: among them, that an
+acknowledgement that was answered is never forgotten, that no cursor goes back, and that everything
+that was acknowledged arrives after the faults. Readers must find it where it was (see
+`standalone_readers`).
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
-from anabranch.client import Batching, BrokerRefused, Client, Consumer, MessageId
-from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.client import Batching, BrokerRefused, Client, MessageId
+from anabranch.errors import AnabranchError, Unreachable
 from anabranch.ids import Position
 from anabranch.runtime import Runtime
 from anabranch.server.assembly import Standalone
@@ -20,13 +22,13 @@ from anabranch.testing.simulation.process import ProcessFailed
 from anabranch.testing.simulation.scenario import scenario
 from anabranch.testing.simulation.world import World
 from anabranch.verify import payload
+from anabranch.verify.recording_consumer import RecordingConsumer, place_of
 from anabranch.verify.records import (
     CONNECTION_LOST,
-    Delivery,
+    SERVER_KILLED,
     Drained,
     Event,
     Outcome,
-    Place,
     Record,
     Send,
     Sent,
@@ -51,13 +53,16 @@ DRAIN_S_MAX: Final = 300.0
 PATIENCE_S: Final = 2.0
 """How long a client waits at most before it cancels what it waits for."""
 CANCELLED_ONE_OF: Final = 20
+SNAPSHOT_ONE_OF: Final = 20
+"""How often a consumer asks where its cursor is."""
 ORDERED, QUEUE = "ordered", "queue"
 _NOT_TIMED: Final = "C14"
 """How long clients wait is up to the faults here, not to the server."""
 
 
-async def serve(runtime: Runtime) -> None:
+async def serve(runtime: Runtime, story: "Story") -> None:
     """The server's process: the same assembly as `anabranch standalone`."""
+    story.server_starts()
     server = Standalone(runtime, Settings(host=SERVER, data="/data"))
     await server.start()
     failure = await server.serve_until(asyncio.Event())
@@ -74,17 +79,22 @@ class Story:
         self.acknowledged: set[tuple[int, int]] = set()
         """Sends that were answered."""
         self.delivered: dict[str, set[tuple[int, int]]] = {ORDERED: set(), QUEUE: set()}
-        self.settled: set[MessageId] = set()
-        """Messages of the ordered subscription whose acknowledgement was answered."""
         self.stored: set[Position] = set()
         """Entries with messages that were acknowledged to their producer."""
         self.held: dict[MessageId, bytes] = {}
         """What readers found in each place."""
         self.progress = asyncio.Event()
+        self.lives = 0
 
     def add(self, record: Record) -> None:
         """Keep a record, stamped with the virtual time."""
         self.records.append(record._replace(t=self.world.now_s()))
+
+    def server_starts(self) -> None:
+        """A life of the server begins, so one that there was before is over."""
+        self.lives += 1
+        if self.lives > 1:
+            self.add(Event(SERVER_KILLED, f"life {self.lives} begins"))
 
     def fail(self, name: str, error: BaseException) -> None:
         """A background task of a client failed: that is never part of the story."""
@@ -99,11 +109,6 @@ class Story:
         wrong = [rule for rule in judge.rules if rule.violations and rule.id != _NOT_TIMED]
         assert not wrong, verdict.as_text()
         assert not verdict.reasons, verdict.as_text()
-
-
-def place_of(message_id: MessageId) -> Place:
-    """Where a message is, in the words of a history."""
-    return Place(-1, message_id.ledger_id, message_id.entry_id, message_id.batch_index)
 
 
 async def produce(story: Story, runtime: Runtime, number: int) -> None:
@@ -172,26 +177,28 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
     )
     story.add(Subscribed(subscription, name, kind))
     story.progress.set()
+    recording = RecordingConsumer(
+        consumer,
+        name=name,
+        kind=kind,
+        run=RUN,
+        add=story.add,
+        now_s=story.world.now_s,
+        knows_batch_index=True,
+    )
     while True:
         try:
             async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
-                message = await consumer.receive()
+                message, said = await recording.receive()
         except TimeoutError:
             story.world.reach("receive cancelled")
             continue
-        said = payload.parse(message.value)
-        story.add(
-            Delivery(
-                subscription, name, said.producer, said.epoch, said.seq, said.key,
-                said.checksum, place_of(message.id),
-            )
-        )  # fmt: skip
-        if subscription == ORDERED:
-            settled = message.id in story.settled
-            assert not settled, f"{message.id} came again after its settled ack"
+        assert said is not None, f"{message.id} is no message of this run"
         story.delivered[subscription].add((said.producer, said.seq))
         story.progress.set()
-        await acknowledge(story, runtime, consumer, message.id, ordered=subscription == ORDERED)
+        await acknowledge(story, runtime, recording, message.id, ordered=subscription == ORDERED)
+        if runtime.entropy.below(SNAPSHOT_ONE_OF) == 0:
+            await recording.snapshot()
 
 
 async def read(story: Story, runtime: Runtime) -> None:
@@ -213,7 +220,7 @@ async def read_once_more(story: Story, runtime: Runtime) -> None:
 
 
 async def acknowledge(
-    story: Story, runtime: Runtime, consumer: Consumer, done: MessageId, *, ordered: bool
+    story: Story, runtime: Runtime, consumer: RecordingConsumer, done: MessageId, *, ordered: bool
 ) -> None:
     """Acknowledge one way or the other; only an answer settles it."""
     choice = runtime.entropy.below(10)
@@ -227,18 +234,14 @@ async def acknowledge(
         return
     cumulative = ordered and choice == 1
     if choice > ANSWERED_OF_TEN:
-        await consumer.acknowledge(done, cumulative=cumulative)
+        await consumer.acknowledge_soon(done, cumulative=cumulative)
         return
-    try:
+    outcome = Outcome.UNKNOWN
+    with suppress(TimeoutError):
         async with asyncio.timeout(runtime.entropy.uniform(0.0, PATIENCE_S)):
-            await consumer.acknowledge(done, cumulative=cumulative, wait=True)
-    except (OutcomeUnknown, BrokerRefused, TimeoutError):
-        # A refused one may become durable with a later one: a cursor is written as a whole.
-        story.world.reach("acknowledgement in doubt")
-        return
-    story.world.reach("acknowledgement answered")
-    if ordered:
-        story.settled.add(done)
+            outcome = await consumer.acknowledge(done, cumulative=cumulative)
+    answered = outcome is Outcome.OK
+    story.world.reach("acknowledgement answered" if answered else "acknowledgement in doubt")
 
 
 @scenario(
@@ -266,7 +269,7 @@ async def standalone(world: World) -> None:
     """Publish and consume through faults; then everything acknowledged must have arrived."""
     story = Story(world)
     server = world.process(SERVER)
-    server.start(serve, tolerates=(AnabranchError,))
+    server.start(lambda runtime: serve(runtime, story), tolerates=(AnabranchError,))
     consumers = [("a", ORDERED), ("b", QUEUE), ("c", QUEUE)]
     for name, subscription in consumers:
         world.process(f"consumer-{name}").start(
