@@ -106,9 +106,10 @@ def watch_resumes_one_early(self: EventHistory, since: Revision) -> int:
 
 @planted("calls_go_out_alone", target="anabranch.metadata.served.calls:Calls.write")
 def calls_go_out_alone(
-    self: Calls, operations: list[Operation], now_s: float
+    self: Calls, operations: list[Operation], now_s: float, *, join: bool = True
 ) -> asyncio.Future[list[Outcome]]:
     """Every write is a request of its own."""
+    del join
     call = WriteCall(now_s)
     self._queue.append(call)
     outcomes = call.add(operations)
