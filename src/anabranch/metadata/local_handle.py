@@ -6,7 +6,7 @@ What the tree stands on, memory or a log, is behind `Backing`. Several handles m
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, NotFound
@@ -51,6 +51,8 @@ class Backing(ABC):
         self.failure: AnabranchError | None = None
         self.handles: dict[int, LocalHandle] = {}
         """Those that are open, by the number of their present session."""
+        self.on_sessions_ended: Callable[[tuple[int, ...]], None] | None = None
+        """Whoever gives sessions to others wants to know when one is over, however it ended."""
 
     @abstractmethod
     async def propose(self, command: Command) -> Answer:
@@ -71,6 +73,8 @@ class Backing(ABC):
         for session in effect.ended:
             if session in self.handles:
                 self.handles[session].session_ended()
+        if effect.ended and self.on_sessions_ended is not None:
+            self.on_sessions_ended(effect.ended)
         return effect
 
 

@@ -15,6 +15,8 @@ from anabranch.metadata.store import (
 )
 
 _SOME_NUMBER = "0000000000"
+_NUMBER_END = 2**62
+"""Numbers below it can be counted up for ever and still fit the formats."""
 
 
 def check_operation(operation: Operation) -> None:
@@ -47,8 +49,10 @@ def check_record(record: Record) -> None:
     check_path(record.path)
     _check_value(record.path, record.value)
     _check_indexes(record.path, record.indexes)
-    if record.native_version < 0 or record.next_sequence < 0:
-        raise InputError(f"{record.path}: versions and sequence numbers are not negative")
+    if not (0 <= record.native_version < _NUMBER_END and 0 <= record.next_sequence < _NUMBER_END):
+        raise InputError(f"{record.path}: a version or sequence number that no store gives out")
+    if not (abs(record.created_ms) < _NUMBER_END and abs(record.modified_ms) < _NUMBER_END):
+        raise InputError(f"{record.path}: a time that is none")
 
 
 def _check_value(path: str, value: bytes) -> None:

@@ -117,9 +117,11 @@ class Calls:
         self._queue.append(call)
         return call
 
-    def write(self, operations: Sequence[Operation], now_s: float) -> asyncio.Future[list[Outcome]]:
-        """Queue operations, in the same request as others that wait to be sent if possible."""
-        last = self._queue[-1] if self._queue else None
+    def write(
+        self, operations: Sequence[Operation], now_s: float, *, join: bool = True
+    ) -> asyncio.Future[list[Outcome]]:
+        """Queue operations; with `join`, in the same request as others that wait to be sent."""
+        last = self._queue[-1] if self._queue and join else None
         outcomes = last.add(operations) if isinstance(last, WriteCall) else None
         if outcomes is None:
             fresh = WriteCall(now_s)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, Unreachable
+from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, ProtocolError, Unreachable
 from anabranch.generated import anabranch_metadata_pb2 as pb
 from anabranch.metadata.operation_checks import check_operation, check_record, split_checked
 from anabranch.metadata.paths import check_path
@@ -253,7 +253,8 @@ class ServedStore:
         return events, messages.revision_from(found.up_to), found.more
 
     def _take_events(self, events: list[Event]) -> None:
-        assert self._history is not None, "nobody asked for events"
+        if self._history is None:
+            raise ProtocolError("events that nobody asked for")
         follow(self._history, events)
 
     # --- writing ------------------------------------------------------------------------------

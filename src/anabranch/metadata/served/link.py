@@ -129,8 +129,10 @@ class Link:
 
     def write(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Send operations; the answer has their outcomes."""
+        # While nobody can be reached, those who wait longer must not drag others down with them.
+        join = self._connection is not None or self._flush_scheduled
         self._schedule_flush()
-        return self._calls.write(operations, self._loop.time())
+        return self._calls.write(operations, self._loop.time(), join=join)
 
     def subscribe(self, since: Callable[[], Revision]) -> None:
         """Be told of changes from now on, and on every connection to come."""

@@ -49,6 +49,7 @@ class MetadataServer:
         for number, session in self.backing.machine.sessions.items():
             if not session.is_local:
                 self.clock.begin(number, session.timeout_ms / 1000, now_s)
+        self.backing.on_sessions_ended = self._ended
         self._listener = await self.runtime.network.listen(host, port, self.new_connection)
         self.tasks.spawn("end sessions that have run out", self._end_run_out())
 
@@ -59,6 +60,7 @@ class MetadataServer:
     async def close(self) -> None:
         """Stop serving. Sessions stay, for whoever serves the store next."""
         await self._listener.close()
+        self.backing.on_sessions_ended = None
         for connection in list(self.connections):
             connection.hang_up("the server stops")
         await self.tasks.close()
@@ -92,10 +94,8 @@ class MetadataServer:
         except AnabranchError as error:
             # The store has failed, which ends this process; the next one counts anew.
             _log.error("sessions_not_ended", reason=str(error))
-            return
-        self.ended(sessions)
 
-    def ended(self, sessions: tuple[int, ...]) -> None:
+    def _ended(self, sessions: tuple[int, ...]) -> None:
         """Sessions are over: whoever still speaks for one must begin another."""
         for session in sessions:
             self.clock.forget(session)

@@ -167,12 +167,16 @@ class ServerConnection:
         except AnabranchError as error:
             self._refuse(error)
             return
+        server = self._server
+        known = server.backing.machine.sessions.get(session)
+        if known is None:
+            self._refuse(SessionExpired(f"session {session} has ended"))
+            return
         if self._closed:
             return  # the session waits for its client, which has lost this connection
-        server = self._server
         self._session = session
         self._answering = Answering(server.backing, session)
-        timeout_ms = server.backing.machine.sessions[session].timeout_ms
+        timeout_ms = known.timeout_ms
         server.clock.begin(session, timeout_ms / 1000, server.runtime.clock.monotonic_s())
         server.attach(session, self)
         if self._cut_off is not None:
@@ -214,7 +218,6 @@ class ServerConnection:
             (hello.replaces,) if replaced else (),
         )
         effect = await (await server.backing.propose(command))
-        server.ended(effect.ended)
         timeout_s = hello.timeout_ms / 1000
         server.clock.begin(effect.opened, timeout_s, server.runtime.clock.monotonic_s())
         return effect.opened, secret
@@ -304,9 +307,6 @@ class ServerConnection:
             response.count = len(effect.ended)
             response.outcomes.extend(map(messages.outcome_message, effect.outcomes))
         self._respond(response)
-        if effect.ended:
-            self._flush()
-            self._server.ended(effect.ended)
 
     # --- out ----------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from anabranch.metadata.store import (
     Event,
     EventKind,
     Expected,
-    Guard,
     Operation,
     Outcome,
     Put,
@@ -44,12 +43,6 @@ def absent_is_not_checked(path: str, entry: Entry | None, expected: Expected) ->
         return None
     found: BadVersion | None = original("absent_is_not_checked")(path, entry, expected)
     return found
-
-
-@planted("guard_is_not_checked", target="anabranch.metadata.tree:Tree._fenced")
-def guard_is_not_checked(self: Tree, guard: Guard | None) -> None:
-    """A writer that was replaced goes on."""
-    del self, guard
 
 
 @planted("everybody_is_the_owner", target="anabranch.metadata.entries:owned_by")

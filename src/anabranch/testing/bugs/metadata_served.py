@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 from anabranch.errors import AnabranchError, Unreachable
 from anabranch.generated import anabranch_metadata_pb2 as pb
@@ -10,7 +9,6 @@ from anabranch.metadata.commands import Write
 from anabranch.metadata.served.calls import Call, Calls, WriteCall
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.served.link import Link
-from anabranch.metadata.served.server import MetadataServer
 from anabranch.metadata.served.session_clock import SessionClock
 from anabranch.metadata.state_machine import Effect, StateMachine
 from anabranch.metadata.store import Event, Operation, Outcome, Revision
@@ -108,9 +106,10 @@ def watch_resumes_one_early(self: EventHistory, since: Revision) -> int:
 
 @planted("calls_go_out_alone", target="anabranch.metadata.served.calls:Calls.write")
 def calls_go_out_alone(
-    self: Calls, operations: list[Operation], now_s: float
+    self: Calls, operations: list[Operation], now_s: float, *, join: bool = True
 ) -> asyncio.Future[list[Outcome]]:
     """Every write is a request of its own."""
+    del join
     call = WriteCall(now_s)
     self._queue.append(call)
     outcomes = call.add(operations)
@@ -130,12 +129,3 @@ def one_refusal_fails_all_callers(self: WriteCall, response: pb.Response) -> Non
                 outcome.CopyFrom(message)
             break
     original("one_refusal_fails_all_callers")(self, response)
-
-
-@planted(
-    "two_connections_for_one_session",
-    target="anabranch.metadata.served.server:MetadataServer.attach",
-)
-def two_connections_for_one_session(self: MetadataServer, session: int, connection: Any) -> None:
-    """An old connection goes on to speak for a session that has a new one."""
-    self.attached[session] = connection
