@@ -11,6 +11,7 @@
     │   ├── BadVersion
     │   ├── NotEmpty
     │   ├── Fenced
+    │   ├── LockBusy          somebody else holds the lock
     │   ├── SessionExpired    the session is over and so are its ephemeral nodes
     │   └── FolderInUse
     ├── NotFound
@@ -85,6 +86,18 @@ class NotEmpty(ConflictError):
 
 class Fenced(ConflictError):
     """A newer owner has taken over; this one must stop writing."""
+
+
+class LockBusy(ConflictError):
+    """Somebody else holds the lock; it is free when they release it or their session ends."""
+
+    retriable = True
+
+    def __init__(self, path: str, holder: bytes, detail: str = "") -> None:
+        shown = holder[:80].decode(errors="backslashreplace")
+        super().__init__(f"{path} is held by {shown!r}" + (f": {detail}" if detail else ""))
+        self.path = path
+        self.holder = holder
 
 
 class SessionExpired(ConflictError):

@@ -95,7 +95,6 @@ METADATA_IN_FLIGHT_BYTES_MAX: Final = 64 * MIB
 METADATA_LOG_SEGMENT_BYTES: Final = 64 * MIB
 METADATA_SNAPSHOT_AFTER_BYTES: Final = 32 * MIB
 """Log written since the last snapshot before the next one is due."""
-
 METADATA_FRAME_BYTES_MAX: Final = 16 * MIB
 METADATA_FRAME_BYTES_USUAL: Final = 1 * MIB
 """Requests and responses that were made together share frames of about this size."""
@@ -114,6 +113,25 @@ METADATA_RECONNECT_DELAY_S_MIN: Final = 0.02
 METADATA_RECONNECT_DELAY_S_MAX: Final = 1.0
 METADATA_UNANSWERED_WRITES_MAX: Final = 512
 """Write requests that a client has under way; further writers wait."""
+
+# --- coordination -----------------------------------------------------------------------------
+LEASE_DRIFT_SHARE_MAX: Final = 0.05
+"""How much of a session's timeout two clocks may drift apart; a lock is held that much shorter."""
+LOCK_ACQUIRE_STEPS_MAX: Final = 30
+"""Writes and reads of one attempt to take a lock that others take and let go all the time."""
+ELECTION_RETRY_S: Final = 1.0
+"""How long a candidate waits after a store did not answer, unless it hears of it earlier."""
+UPDATE_BACKOFF_S_MIN: Final = 0.005
+UPDATE_BACKOFF_S_MAX: Final = 3.0
+UPDATE_S_MAX: Final = 30.0
+"""How long a document is read, changed and written again before its writer gives up."""
+CACHE_ENTRIES_MAX: Final = 100_000
+CACHE_BYTES_MAX: Final = 32 * MIB
+CACHE_ENTRY_AGE_S_MAX: Final = 300.0
+"""An older entry is read again when asked for, unless nobody can answer."""
+COUNTER_VALUE_MAX: Final = 2**63 - 1
+COUNTER_BLOCK_MAX: Final = 1_000_000
+"""Numbers one process may take with one metadata write."""
 
 # --- journal and ledgers ----------------------------------------------------------------------
 JOURNAL_RECORD_BYTES_MAX: Final = 16 * MIB
@@ -264,3 +282,5 @@ assert (
 assert CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
 assert BATCH_BYTES_MAX + ENTRY_METADATA_BYTES < MESSAGE_BYTES_MAX < PRODUCER_PENDING_BYTES
 assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"
+assert 0 < LEASE_DRIFT_SHARE_MAX < 1 / 6, "a session's loss is announced at 5/6 of its timeout"
+assert UPDATE_BACKOFF_S_MIN < UPDATE_BACKOFF_S_MAX < UPDATE_S_MAX

@@ -33,7 +33,7 @@ class ManagedLedgers:
     ) -> None:
         config = config or ManagedLedgerConfig()
         self._tasks = Tasks(self._task_failed)
-        self.ids = LedgerIds(metadata, self._tasks)
+        self.ids = LedgerIds(metadata, runtime)
         self.schemas = SchemaStorage(metadata=metadata, ledgers=ledgers, ids=self.ids)
         self._env = Environment(
             metadata,

@@ -116,8 +116,8 @@ class LocalHandle:
 
     @property
     def session_valid_until(self) -> float:
-        """See `MetadataStore.session_valid_until`: an operator's `end_session` apart, for ever."""
-        return math.inf
+        """See `MetadataStore.session_valid_until`: for ever, unless an operator ended it."""
+        return math.inf if self._session in self._backing.machine.sessions else -math.inf
 
     def session_events(self) -> AsyncIterator[SessionEvent]:
         """See `MetadataStore.session_events`."""

@@ -19,6 +19,11 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], None] = {}
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be spawned any more."""
+        return self._closed
+
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine in the background; if it raises, the group's owner is told."""
         assert not self._closed, f"task {name} spawned after its group was closed"

@@ -132,7 +132,7 @@ class Link:
         # While nobody can be reached, those who wait longer must not drag others down with them.
         join = self._connection is not None or self._flush_scheduled
         self._schedule_flush()
-        return self._calls.write(operations, self._loop.time(), join=join)
+        return self._calls.write(operations, self._runtime.clock.monotonic_s(), join=join)
 
     def subscribe(self, since: Callable[[], Revision]) -> None:
         """Be told of changes from now on, and on every connection to come."""
@@ -149,7 +149,7 @@ class Link:
 
     def _ask(self, request: pb.Request, repeat: Repeat) -> Call:
         self._schedule_flush()
-        return self._calls.ask(request, repeat, self._loop.time())
+        return self._calls.ask(request, repeat, self._runtime.clock.monotonic_s())
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
@@ -209,12 +209,12 @@ class Link:
             connection = ClientConnection(self)
             return connection
 
-        sent_s = self._loop.time()
+        sent_s = self._runtime.clock.monotonic_s()
         try:
             async with asyncio.timeout(max(0.1, self._timeout_s / 3)):
                 await self._runtime.network.connect(address.host, address.port, handler)
                 assert connection is not None
-                sent_s = self._loop.time()
+                sent_s = self._runtime.clock.monotonic_s()
                 hello = self._hello()
                 connection.send(pb.Frame(hello=hello))
                 welcome = await connection.welcome
@@ -287,7 +287,7 @@ class Link:
     async def _keep_time(self) -> None:
         while True:
             await asyncio.sleep(self.lease.timeout_s / _TICKS_PER_TIMEOUT)
-            now_s = self._loop.time()
+            now_s = self._runtime.clock.monotonic_s()
             if self._connection is not None:
                 self._renew(self._connection, now_s)
             if self._alive and now_s >= self.lease.lost_at_s:
