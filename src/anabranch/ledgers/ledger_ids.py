@@ -10,8 +10,8 @@ import json
 
 from anabranch import limits
 from anabranch.errors import BadVersion, ConflictError, FormatError
-from anabranch.managed_ledger.serial_work import SerialWork
 from anabranch.metadata.store import ABSENT, Expected, MetadataStore
+from anabranch.runtime.serial_work import SerialWork
 from anabranch.runtime.tasks import Tasks
 
 PATH = "/anabranch/ledger-ids"
