@@ -169,7 +169,7 @@ async def append_groups(file: Appending, load: Load) -> tuple[float, list[float]
 async def measure() -> None:
     print(f"{'group':>12} {'loop busy':>10} {'':>14} {'MB/s':>7} {'p50 ms':>7} {'p99 ms':>7}")
     disk = RealDisk()
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder:
 
         async def thread() -> Appending:
             return await disk.open(f"{folder}/{time.perf_counter_ns()}", create=True)

@@ -96,7 +96,7 @@ async def embedded(store: LedgerStore, ledger_id: int, load: Load) -> float:
 
 async def measure() -> None:
     print(f"{'entries':>20} {'embedded/s':>12} {'plain/s':>12} {'MB/s':>8} {'ratio (min-max)':>22}")
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder:
         store = await open_ledgers(f"embedded:{folder}/store", real_runtime())
         ledger_id = 0
         for load in LOADS:

@@ -73,7 +73,7 @@ def percentiles(latencies: list[float]) -> tuple[float, float]:
 async def measure() -> None:
     print(f"{'':>10} {'p50 ms':>8} {'p99 ms':>8} {'compacted':>12} {'in s':>6} {'p99 ratio':>10}")
     ratios = []
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder:
         disk = RealDisk()
         store = await EmbeddedLedgerStore.open_folder(disk, folder, segment_bytes=SEGMENT_BYTES)
         writer = await store.create(1)

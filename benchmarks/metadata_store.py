@@ -60,7 +60,7 @@ async def measure() -> None:
         (f"pipelined {IN_FLIGHT}", pipelined, PIPELINED_PUTS, IN_FLIGHT),
     ]
     print(f"{'puts of 300 bytes':20} {'embedded/s':>12} {'plain/s':>12} {'ratio (min-max)':>22}")
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder:
         store = await open_store(f"embedded:{folder}/store", real_runtime())
         for name, ours, puts, group in kinds:
             pairs = [

@@ -216,7 +216,7 @@ async def live_and_die(world: World) -> Witness:
 
 @pytest.mark.goal("core.L6", part="offset-free reopen after crash")
 @pytest.mark.goal("core.L7", part="acknowledgements survive crashes")
-@pytest.mark.goal("core.L13", part="ids rise over crashes")
+@pytest.mark.goal("core.L13", part="one authority", broken_by="ids_start_anew")
 @pytest.mark.parametrize("seed", range(50))
 def test_promises_hold_over_every_crash_and_take_over(seed: int) -> None:
     witness = World(seed).run(live_and_die)

@@ -100,7 +100,7 @@ class Ledger:
         places = self.places
         if entry_id != self.first_entry + len(places):
             self._note_gap(entry_id)
-        places.append(pack_place(place.offset, place.length))
+        places.append(place.offset << _LENGTH_BITS | place.length - 1)  # for each entry: no call
         self.length_bytes += place.length - ENTRY_HEADER_BYTES
         if self.run_segments and self.run_segments[-1] == place.segment:
             return False

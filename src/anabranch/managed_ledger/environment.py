@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from anabranch import limits
 from anabranch.errors import ConfigError
+from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger.cache import EntryCache
-from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.managed_ledger.retention import Retention
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime

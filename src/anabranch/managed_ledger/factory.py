@@ -4,11 +4,11 @@ import asyncio
 
 from anabranch.errors import AnabranchError, InvalidName
 from anabranch.journal import Pressure
+from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger.cache import EntryCache
 from anabranch.managed_ledger.environment import Environment, ManagedLedgerConfig
 from anabranch.managed_ledger.ledger import ManagedLedger
-from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.managed_ledger.opening import open_chain
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.managed_ledger.schemas import SchemaStorage

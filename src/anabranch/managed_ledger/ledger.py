@@ -28,8 +28,8 @@ from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.opening import OpenedChain, discard_ledger
 from anabranch.managed_ledger.published_chain import PublishedChain
 from anabranch.managed_ledger.retention import removable
-from anabranch.managed_ledger.serial_work import SerialWork
 from anabranch.runtime.network import Buffer
+from anabranch.runtime.serial_work import SerialWork
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, ConflictError, Fenced, NotFound, StorageError
+from anabranch.ledgers.ledger_ids import PATH as LEDGER_IDS_PATH
 from anabranch.ledgers.store import LedgerReader, LedgerStore, LedgerWriter
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, decode_chain, encode_chain
-from anabranch.managed_ledger.ledger_ids import PATH as LEDGER_IDS_PATH
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS, OwnedNode
 from anabranch.metadata.store import ABSENT
 from anabranch.telemetry import get_logger

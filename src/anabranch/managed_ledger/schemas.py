@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from anabranch import limits
 from anabranch.errors import BadVersion, ConflictError, FormatError, NotFound
 from anabranch.ids import Position
+from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger.durable_append import append_durably
-from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.schema_formats import (
     IndexEntry,

@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.broker import Broker, BrokerSettings
 from anabranch.errors import AnabranchError, NotFound
 from anabranch.ids import TopicName
+from anabranch.ledgers.catalog import StorageCatalog
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.features import check_features
 from anabranch.runtime import Runtime
@@ -99,6 +100,9 @@ class Standalone:
             metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
         )
         self._held.push_async_callback(managed_ledgers.close)
+        await StorageCatalog.open(
+            self._stores.metadata, managed_ledgers.ids, self._settings.ledgers_url
+        )
         self._broker = Broker(
             runtime=self._runtime,
             metadata=self._stores.metadata,

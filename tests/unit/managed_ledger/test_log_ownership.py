@@ -138,7 +138,7 @@ async def test_empty_ledgers_of_reopening_are_removed(world: World, append: Appe
     assert len(world.ledgers.ledgers) == 2
 
 
-@pytest.mark.goal("core.L13", part="refuses an id that is not above its chain")
+@pytest.mark.goal("core.L13", part="chain", broken_by="id_below_the_chain_is_taken")
 async def test_ledger_id_below_the_chain_is_refused(world: World, append: Append) -> None:
     broker = world.broker()
     ledger = await broker.open(NAME)

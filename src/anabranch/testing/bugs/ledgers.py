@@ -6,9 +6,11 @@ from anabranch.journal import RecordPlace
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.index import Ledger, LedgerIndex
+from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.records import Close, Delete, encode_fact
-from anabranch.ledgers.store import AppendDone, Entry
+from anabranch.ledgers.store import AppendDone, Entry, LedgerWriter
 from anabranch.ledgers.upkeep import Upkeep
+from anabranch.managed_ledger.environment import Environment
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 
@@ -103,3 +105,29 @@ def short_form_for_every_id(ledger_id: int) -> str:
     """Ids above 31 bits are written with ten digits too."""
     digits = f"{ledger_id:010d}"
     return f"{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+
+
+@planted(
+    "added_cluster_raises_no_floor", target="anabranch.ledgers.ledger_ids:LedgerIds.raise_floor"
+)
+async def added_cluster_raises_no_floor(_self: LedgerIds, _floor: int) -> None:
+    """Ids go on as if no other cluster had given any out."""
+
+
+@planted("ids_start_anew", target="anabranch.ledgers.ledger_ids:LedgerIds._advance")
+async def ids_start_anew(self: LedgerIds, floor: int, count: int) -> int:
+    """The counter is in memory: each process and each store begins with 1."""
+    self._end = max(self._end, floor, 1) + count
+    return self._end
+
+
+@planted("id_below_the_chain_is_taken", target="anabranch.managed_ledger.opening:create_ledger")
+async def id_below_the_chain_is_taken(
+    name: str, env: Environment, *, above: int
+) -> tuple[int, LedgerWriter]:
+    """A managed ledger goes on with an id that is not above all in its chain."""
+    del above
+    ledger: tuple[int, LedgerWriter] = await original("id_below_the_chain_is_taken")(
+        name, env, above=-1
+    )
+    return ledger
