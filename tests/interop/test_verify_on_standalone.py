@@ -56,6 +56,18 @@ def test_run_left_alone_is_clean(server: Standalone, tmp_path: Path) -> None:
     assert verdict["counts"]["unfinished_histories"] == 0
 
 
+@pytest.mark.parametrize("client", ["pypi", "sdk"])
+def test_every_rule_has_something_to_judge(server: Standalone, tmp_path: Path, client: str) -> None:
+    run = begin(server, tmp_path / "history", "--duration", "4", "--client", client)
+    stdout, stderr = run.communicate(timeout=120)
+    assert run.returncode == 0, stdout + stderr
+    verdict = json.loads(stdout)
+    idle = {rule["id"] for rule in verdict["rules"] if not rule["checked"]}
+    # The stock library waits for no answer to an acknowledgement and asks for no cursor.
+    assert idle == (set() if client == "sdk" else {"C5", "C11"})
+    assert verdict["counts"]["failed"] > 0
+
+
 def test_interrupted_run_still_drains_and_judges(server: Standalone, tmp_path: Path) -> None:
     run = begin(server, tmp_path / "history", "--duration", "3600")
     wait_for_deliveries(tmp_path / "history")

@@ -6,6 +6,7 @@ import secrets
 import signal
 import sys
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -25,6 +26,13 @@ app = typer.Typer(no_args_is_help=True, help="Check that no promise to a client 
 app.add_typer(verify_metadata.app, name="metadata")
 
 _EXIT_INTERRUPTED = 130
+
+
+class ClientName(StrEnum):
+    """Which library the clients of a workload use."""
+
+    PYPI = "pypi"
+    SDK = "sdk"
 
 
 @app.command()
@@ -98,6 +106,12 @@ def run(
     dedup: Annotated[
         bool, typer.Option("--dedup", help="The server deduplicates: nothing may be stored twice.")
     ] = False,
+    client: Annotated[
+        ClientName, typer.Option(help="The stock library, or the SDK that waits for ack answers.")
+    ] = ClientName.PYPI,
+    ack_lag: Annotated[
+        float, typer.Option(help="Seconds of confirmed acks that a server's crash may undo.", min=0)
+    ] = 0.0,
     idle: Annotated[
         float, typer.Option(help="Seconds of silence after which the missing is lost.", min=0.1)
     ] = 10.0,
@@ -116,7 +130,7 @@ def run(
 
     Ctrl-C ends the sending and still drains; a second one cuts the drain, a third the run.
     """
-    from anabranch.verify.workload import WorkloadSettings, refuse_used
+    from anabranch.verify.workload import ClientKind, WorkloadSettings, refuse_used
 
     run_id = secrets.token_hex(8)
     try:
@@ -130,6 +144,8 @@ def run(
             rate=rate,
             keys=keys,
             dedup=dedup,
+            client=ClientKind(client.value),
+            ack_lag_s=ack_lag,
             idle_s=idle,
         )
         folder = history or Path(f"verify-{datetime.now(UTC):%Y%m%d-%H%M%S}-{run_id[:4]}")

@@ -32,7 +32,7 @@ from anabranch.verify.records import (
     SubscriptionType,
 )
 from anabranch.verify.verdict import Status, Verdict
-from anabranch.verify.workload import Workload, WorkloadSettings
+from anabranch.verify.workload import ClientKind, Workload, WorkloadSettings
 
 _POLL_S: Final = 0.05
 _SETTLE_S: Final = 0.5
@@ -61,6 +61,8 @@ class DrillSettings:
         SubscriptionType.SHARED,
     )
     dedup: bool = False
+    client: ClientKind = ClientKind.PYPI
+    ack_lag_s: float = 0.0
 
     def workload(self, url: str) -> WorkloadSettings:
         """Return the load that the server is under."""
@@ -74,6 +76,8 @@ class DrillSettings:
             subscriptions=self.subscriptions,
             rate=self.rate,
             dedup=self.dedup,
+            client=self.client,
+            ack_lag_s=self.ack_lag_s,
         )
 
 
@@ -180,6 +184,9 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool
     add("--producers", type=int, default=4, help="producer processes (default: %(default)s)")
     add("--subscriptions", default="exclusive,shared", help="their types (default: %(default)s)")
     add("--dedup", action="store_true", help="the server deduplicates: nothing is stored twice")
+    kinds_of_client = [kind.value for kind in ClientKind]
+    add("--client", choices=kinds_of_client, default="pypi", help="the library of the clients")
+    add("--ack-lag", type=float, default=0.0, help="seconds of confirmed acks a kill may undo")
     add("--folder", type=Path, default=None, help="for data, log, histories; kept (default: new)")
     add("--output", choices=("text", "json"), default="text", help="how to print the verdict")
     add(
@@ -201,6 +208,8 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool
         producers=found.producers,
         subscriptions=kinds,
         dedup=found.dedup,
+        client=ClientKind(found.client),
+        ack_lag_s=found.ack_lag,
     )
     folder = found.folder or Path(tempfile.mkdtemp(prefix="anabranch-drill-"))
     return settings, folder, found.output == "json"

@@ -10,11 +10,13 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from anabranch.errors import ConfigError, InputError
 from anabranch.ids import TopicName
+from anabranch.limits import ACK_LAG_S_MAX
 from anabranch.runtime.tasks import Tasks
 from anabranch.verify.facts import Facts
 from anabranch.verify.history import SUFFIX, Header, HistoryTail, HistoryWriter
@@ -40,6 +42,21 @@ _PROFILES: Final[Sequence[dict[str, Any]]] = (
 _SINGLE: Final = (SubscriptionType.EXCLUSIVE,)
 
 
+class ClientKind(StrEnum):
+    """Which library the clients use."""
+
+    PYPI = "pypi"
+    """The stock `pulsar-client`."""
+    SDK = "sdk"
+    """`anabranch.client`: learns whether acknowledgements arrived and where cursors are."""
+
+
+_MODULES: Final = {
+    ClientKind.PYPI: "anabranch.verify.workload_client",
+    ClientKind.SDK: "anabranch.verify.workload_sdk",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
     """What a workload does."""
@@ -57,6 +74,9 @@ class WorkloadSettings:
     """Messages per second of all producers together."""
     keys: int = 50
     dedup: bool = False
+    client: ClientKind = ClientKind.PYPI
+    ack_lag_s: float = 0.0
+    """How old a confirmed acknowledgement may be that a crash of the owner undoes."""
     connect_s: float = 30.0
     send_timeout_s: float = 30.0
     idle_s: float = 10.0
@@ -79,6 +99,8 @@ class WorkloadSettings:
         for name in ("producers", "rate", "keys", "connect_s", "send_timeout_s", "idle_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not 0 <= self.ack_lag_s <= ACK_LAG_S_MAX:
+            raise ConfigError(f"ack_lag_s must be from 0 to {ACK_LAG_S_MAX:g}: {self.ack_lag_s}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +171,7 @@ class Workload:
             "host": platform.node(),
             "topic": settings.topic,
             "dedup": settings.dedup,
+            "ack_lag_s": settings.ack_lag_s,
             "settings": asdict(settings),
         }
 
@@ -166,6 +189,7 @@ class Workload:
                 "keys": self.settings.keys,
                 "send_timeout_s": self.settings.send_timeout_s,
                 "profile": profile | {"batching": profile["batching"] and may_batch},
+                "too_large": profile["compression"] == "NONE",
             }
             for number, profile in zip(range(count), itertools.cycle(_PROFILES), strict=False)
         ]
@@ -201,7 +225,9 @@ class Workload:
     ) -> None:
         for task in tasks:
             errors = self.folder / "logs" / f"{task['name']}.err"
-            client = await ClientProcess.start(task["name"], task, errors)
+            client = await ClientProcess.start(
+                task["name"], task, errors, module=_MODULES[self.settings.client]
+            )
             clients.append(client)
             self._tasks.spawn(client.name, client.listen())
         for client in clients:

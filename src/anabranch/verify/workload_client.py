@@ -15,10 +15,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 import pulsar
@@ -38,19 +37,16 @@ from anabranch.verify.records import (
     MessageId,
     Outcome,
     Place,
-    Send,
     Sent,
     Subscribed,
     SubscriptionType,
 )
+from anabranch.verify.workload_messages import BURST_MAX, OUTSTANDING_MAX, MessageMaker, say
 
 _TICK_S: Final = 0.005
 _PROGRESS_S: Final = 0.2
 _CONNECTION_POLL_S: Final = 0.01
-_OUTSTANDING_MAX: Final = 500
-_BURST_MAX: Final = 100
 _RECEIVE_MAX: Final = 200
-_PAYLOAD_BYTES: Final = (128, 1024, 1024, 4096, 16384)
 
 # The library reports these before anything leaves the process. Every other error may follow an
 # attempt that the broker stored, because the library sends again by itself.
@@ -108,16 +104,6 @@ class Commands:
         return "stop" in self.seen
 
 
-def say(**fields: Any) -> None:
-    """Tell the coordinator something."""
-    try:
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The coordinator is gone; the end of standard input stops this process in good order.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-
-
 class ConnectionWatch(threading.Thread):
     """Notes in the history when the connection is lost and when it is back."""
 
@@ -150,10 +136,9 @@ class Producer:
         self._history = history
         self._number: int = task["producer"]
         self._epoch: int = task["epoch"]
-        self._random = Random(f"{task['seed']}/{self._number}")
+        self._maker = MessageMaker(task, history)
         self._lock = threading.Lock()
         self.counts = dict.fromkeys(Outcome, 0)
-        self._sent = 0
         profile = task["profile"]
         self._is_sync: bool = profile["sync"]
         self._producer = client.create_producer(
@@ -161,7 +146,7 @@ class Producer:
             producer_name=f"verify-{task['run']}-{self._number}",
             send_timeout_millis=int(task["send_timeout_s"] * 1000),
             compression_type=getattr(pulsar.CompressionType, profile["compression"]),
-            max_pending_messages=2 * _OUTSTANDING_MAX,
+            max_pending_messages=2 * OUTSTANDING_MAX,
             batching_enabled=profile["batching"],
         )
 
@@ -172,10 +157,10 @@ class Producer:
         started, told = time.monotonic(), 0.0
         while not commands.must_stop:
             commands.wait(_TICK_S)
-            due = int((time.monotonic() - started) * self._task["rate"]) - self._sent
-            room = _OUTSTANDING_MAX - self._outstanding()
-            if (count := min(due, room, 1 if self._is_sync else _BURST_MAX)) > 0:
-                self._send(list(self._build(count)))
+            due = int((time.monotonic() - started) * self._task["rate"]) - self._maker.made
+            room = OUTSTANDING_MAX - self._outstanding()
+            if (count := min(due, room, 1 if self._is_sync else BURST_MAX)) > 0:
+                self._send(list(self._maker.make(count)))
             self._history.flush()
             if time.monotonic() - told > _PROGRESS_S:
                 told = time.monotonic()
@@ -189,24 +174,7 @@ class Producer:
 
     def _outstanding(self) -> int:
         with self._lock:
-            return self._sent - sum(self.counts.values())
-
-    def _build(self, count: int) -> Iterator[tuple[int, str, bytes]]:
-        for _ in range(count):
-            self._sent += 1
-            seq = self._sent  # from 1: the library takes 0 for "choose one yourself"
-            key = f"k{self._random.randrange(self._task['keys'])}"
-            length = self._random.choice(_PAYLOAD_BYTES)
-            content, crc = payload.build(
-                run=self._task["run"],
-                producer=self._number,
-                epoch=self._epoch,
-                seq=seq,
-                key=key,
-                length=length,
-            )
-            self._history.append(Send(self._number, self._epoch, seq, key, crc))
-            yield seq, key, content
+            return self._maker.made - sum(self.counts.values())
 
     def _send(self, group: list[tuple[int, str, bytes]]) -> None:
         # Flushed first: whatever may be delivered must be on record as sent.

@@ -30,13 +30,20 @@ class ClientProcess:
         self._is_stopping = False
 
     @classmethod
-    async def start(cls, name: str, task: dict[str, Any], errors: Path) -> "ClientProcess":
+    async def start(
+        cls,
+        name: str,
+        task: dict[str, Any],
+        errors: Path,
+        *,
+        module: str = "anabranch.verify.workload_client",
+    ) -> "ClientProcess":
         """Start the process and give it its task."""
         with errors.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "anabranch.verify.workload_client",
+                module,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=stderr,

@@ -1,0 +1,39 @@
+"""A part of ten million records, with that part of the room, takes that part of 256 MiB."""
+
+import tracemalloc
+from functools import partial
+
+import pytest
+
+from anabranch.limits import CHECK_MAP_ENTRIES_MAX, SEND_BLOCKS_MAX
+from anabranch.verify.rules import Judge
+from anabranch.verify.sends import BlockPool
+from anabranch.verify.verdict import conclude
+from benchmarks.history_check import MEMORY_MIB_MAX, RECORDS, SHAPES, _records
+
+PART = 100
+INTERPRETER_MIB = 40
+"""What Python, the modules and the read buffers take, however long the history is."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_memory_of_a_check_is_bounded(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = partial(BlockPool, blocks_max=SEND_BLOCKS_MAX // PART)
+    monkeypatch.setattr("anabranch.verify.facts.BlockPool", pool)
+    for module in ("facts", "order_rules", "cursor_rules"):
+        entries = CHECK_MAP_ENTRIES_MAX // PART
+        monkeypatch.setattr(f"anabranch.verify.{module}.CHECK_MAP_ENTRIES_MAX", entries)
+    judge = Judge(dedup=False)
+    tracemalloc.start()
+    try:
+        for _, record in _records(RECORDS // PART, shape):
+            judge.see(record)
+        verdict = conclude(judge)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert verdict.counts["records"] >= RECORDS // PART
+    assert {rule.id for rule in verdict.rules if rule.violations} <= {"C14"}
+    assert peak < (MEMORY_MIB_MAX - INTERPRETER_MIB) * 2**20 / PART
+    assert judge.facts.spill.in_use, "the room was too small for everything"
+    judge.facts.spill.close()
