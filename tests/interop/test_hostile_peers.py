@@ -49,7 +49,7 @@ def still_serves(server: Standalone) -> None:
         consumer.unsubscribe()
 
 
-@pytest.mark.goal("core.B1", part="malformed frames")
+@pytest.mark.goal("core.B1", part="malformed frames", broken_by="broken_frames_break_the_session")
 @pytest.mark.parametrize("greeted", [False, True], ids=["at once", "after the handshake"])
 def test_every_stream_of_the_corpus(server: Standalone, greeted: bool) -> None:
     assert len(CORPUS) >= 30
@@ -58,7 +58,7 @@ def test_every_stream_of_the_corpus(server: Standalone, greeted: bool) -> None:
     still_serves(server)
 
 
-@pytest.mark.goal("core.S3", part="live server")
+@pytest.mark.goal("core.S3", part="live server", broken_by="broken_frames_break_the_session")
 def test_mutated_streams_do_not_hurt_a_server(server: Standalone) -> None:
     rng = random.Random(20_240_607)
     streams = [path.read_bytes() for path in CORPUS]

@@ -214,8 +214,12 @@ async def live_and_die(world: World) -> Witness:
     return witness
 
 
-@pytest.mark.goal("core.L6", part="offset-free reopen after crash")
-@pytest.mark.goal("core.L7", part="acknowledgements survive crashes")
+@pytest.mark.goal(
+    "core.L6", part="offset-free reopen after crash", broken_by="recovery_misses_the_last_entry"
+)
+@pytest.mark.goal(
+    "core.L7", part="acknowledgements survive crashes", broken_by="ack_answered_before_durable"
+)
 @pytest.mark.goal("core.L13", part="one authority", broken_by="ids_start_anew")
 @pytest.mark.parametrize("seed", range(50))
 def test_promises_hold_over_every_crash_and_take_over(seed: int) -> None:
@@ -231,7 +235,7 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CURSOR_LEDGER_ENTRIES_MAX", 4)
 
 
-@pytest.mark.goal("core.L7", part="large cursor in a ledger")
+@pytest.mark.goal("core.L7", part="large cursor in a ledger", broken_by="cursor_ledger_is_not_read")
 @pytest.mark.usefixtures("small_nodes")
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_promises_hold_while_cursors_move_between_nodes_and_ledgers(seed: int) -> None:

@@ -27,7 +27,7 @@ def test_short_and_full_names(text: str, full: str) -> None:
     assert str(TopicName.parse(text)) == full
 
 
-@pytest.mark.goal("core.S6", part="parser")
+@pytest.mark.goal("core.S6", part="parser", broken_by="names_may_be_unprintable")
 @pytest.mark.parametrize(
     "text",
     [

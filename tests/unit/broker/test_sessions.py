@@ -67,7 +67,7 @@ async def test_nothing_is_delivered_before_flow_and_only_as_much_as_it_permits()
         await wire.quiet()
 
 
-@pytest.mark.goal("core.B1", part="handshake")
+@pytest.mark.goal("core.B1", part="handshake", broken_by="handshake_is_optional")
 @pytest.mark.parametrize(
     "first",
     [requests.lookup(TOPIC, 1), replies.ping(), requests.producer(TOPIC, 1, 1)],
@@ -80,7 +80,7 @@ async def test_connect_comes_first(first: BaseCommand) -> None:
         assert wire.closed
 
 
-@pytest.mark.goal("core.B1", part="out of state")
+@pytest.mark.goal("core.B1", part="out of state", broken_by="nonsense_is_passed_over")
 async def test_commands_that_make_no_sense_end_the_connection_and_nothing_else() -> None:
     entry = build_entry(MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
     nonsense = {

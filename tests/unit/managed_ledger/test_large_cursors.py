@@ -17,8 +17,6 @@ PATH = f"/managed-ledgers/{NAME}/s"
 World = Any
 AppendAll = Callable[[ManagedLedger, int], "asyncio.Future[list[Position]]"]
 
-pytestmark = pytest.mark.goal("core.L7", part="large cursor in a ledger")
-
 
 @pytest.fixture(autouse=True)
 def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +51,7 @@ async def large_cursor(
     return ledger, cursor, positions
 
 
+@pytest.mark.goal("core.L7", part="large cursor in a ledger", broken_by="cursor_ledger_is_not_read")
 async def test_large_state_is_stored_in_a_ledger_and_taken_over(
     world: World, append_all: AppendAll
 ) -> None:

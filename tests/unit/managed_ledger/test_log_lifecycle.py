@@ -47,7 +47,7 @@ async def test_absent_and_deleted(world: World, append_all: AppendAll) -> None:
     assert (await broker.open(NAME)).cursors == {}
 
 
-@pytest.mark.goal("core.L6", part="properties")
+@pytest.mark.goal("core.L6", part="properties", broken_by="properties_are_replaced")
 async def test_properties_are_kept(world: World) -> None:
     ledger = await world.open()
     await ledger.set_properties({"a": "1", "b": "2"})
@@ -56,7 +56,7 @@ async def test_properties_are_kept(world: World) -> None:
     assert (await world.open()).properties == {"b": "2", "c": "3"}
 
 
-@pytest.mark.goal("core.L6", part="terminate")
+@pytest.mark.goal("core.L6", part="terminate", broken_by="termination_is_not_stored")
 async def test_terminate_is_durable_and_idempotent(
     world: World, append: Append, append_all: AppendAll
 ) -> None:
@@ -90,7 +90,7 @@ async def test_terminated_while_empty(world: World) -> None:
     assert await again.read(EARLIEST, 1, 1) == []
 
 
-@pytest.mark.goal("core.L6", part="trim by cursors")
+@pytest.mark.goal("core.L6", part="trim by cursors", broken_by="trim_follows_the_fastest")
 async def test_trim_removes_what_every_cursor_has_passed(
     world: World, append_all: AppendAll
 ) -> None:
@@ -140,7 +140,7 @@ async def test_everything_trimmed_moves_the_end_up(world: World, append_all: App
     assert cursor.next_unacknowledged(EARLIEST) == more[0]
 
 
-@pytest.mark.goal("core.L6", part="trim by retention")
+@pytest.mark.goal("core.L6", part="trim by retention", broken_by="retention_is_ignored")
 async def test_retention_keeps_what_was_acknowledged(world: World, append_all: AppendAll) -> None:
     ledger = await world.open(SMALL)
     ledger.retention = Retention(time_ms=-1, size_bytes=-1)
@@ -164,7 +164,7 @@ async def test_reader_of_a_trimmed_ledger_goes_on_behind_it(
     assert Position(entries[0].ledger_id, entries[0].entry_id) == positions[20]
 
 
-@pytest.mark.goal("core.L10", part="tail reads do not touch storage")
+@pytest.mark.goal("core.L10", part="tail reads do not touch storage", broken_by="nothing_is_cached")
 async def test_tail_reads_do_not_touch_storage(world: World, append_all: AppendAll) -> None:
     ledger = await world.open(SMALL)
     await ledger.open_cursor("keep", initial="earliest")

@@ -32,7 +32,9 @@ async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[En
     return found
 
 
-@pytest.mark.goal("core.L6", part="offset-free reopen after crash")
+@pytest.mark.goal(
+    "core.L6", part="offset-free reopen after crash", broken_by="recovery_misses_the_last_entry"
+)
 async def test_new_owner_finds_everything_acknowledged(world: World, append_all: AppendAll) -> None:
     first = await world.open(SMALL)
     await first.open_cursor("keep", initial="earliest")

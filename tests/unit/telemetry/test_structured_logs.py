@@ -21,7 +21,7 @@ def lines(request):
     ours.setLevel(before[2])
 
 
-@pytest.mark.goal("core.B20", part="logs")
+@pytest.mark.goal("core.B20", part="logs", broken_by="bound_fields_are_lost")
 @pytest.mark.parametrize("lines", ["text"], indirect=True)
 def test_text_line_has_time_level_source_event_and_fields(lines):
     get_logger("broker").bind(topic="t").bind(consumer=5).info("topic_opened", entries=12)
@@ -38,7 +38,7 @@ def test_value_cannot_forge_a_line_or_a_field(lines):
     assert lines()[0].endswith('name="a\\nb" other="c d=e" percent=%s empty=""')
 
 
-@pytest.mark.goal("core.B20", part="logs")
+@pytest.mark.goal("core.B20", part="logs", broken_by="fields_replace_the_event")
 @pytest.mark.parametrize("lines", ["json"], indirect=True)
 def test_json_line_is_one_object(lines):
     get_logger("broker").bind(topic="t").warning("odd", event="mine", n=1, what={"a": [1]})
@@ -72,7 +72,7 @@ def test_level_holds_back_ours_and_warnings_of_others_pass(lines):
     assert [line.split(" ", 1)[1] for line in lines()] == ["WARNING asyncio slow callback"]
 
 
-@pytest.mark.goal("core.B20", part="redaction")
+@pytest.mark.goal("core.B20", part="redaction", broken_by="deep_secrets_are_shown")
 @pytest.mark.parametrize("lines", ["json", "text"], indirect=True)
 def test_secrets_are_masked_wherever_they_are(lines):
     logger = get_logger("broker").bind(auth_token="s3cret")

@@ -1,11 +1,11 @@
 """Our own standalone server as a child process, in the shape of the real ones."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from anabranch.limits import SERVER_READY_S_MAX
+from anabranch.testing.planted import child_command
 from anabranch.testing.servers.standalone import Place, Standalone, started
 
 
@@ -13,7 +13,7 @@ from anabranch.testing.servers.standalone import Place, Standalone, started
 def anabranch_standalone(
     *,
     folder: Path | None = None,
-    command: Sequence[str] = (sys.executable, "-m", "anabranch"),
+    command: Sequence[str] | None = None,
     options: Sequence[str] = (),
     ready_timeout_s: float = SERVER_READY_S_MAX,
 ) -> Iterator[Standalone]:
@@ -22,7 +22,8 @@ def anabranch_standalone(
     Args:
         folder: for data and log; kept. Without it, a temporary one that only leaves the log
             behind, and only after a failure.
-        command: what stands before `standalone`; a profiler or a planted bug goes here.
+        command: what stands before `standalone`; a profiler goes here. Without it the server has
+            the planted bug of this process, if there is one.
         options: what stands after the folder and the ports.
         ready_timeout_s: how long until the health check must answer.
 
@@ -32,7 +33,7 @@ def anabranch_standalone(
 
     def build(place: Place) -> Standalone:
         full = [
-            *command,
+            *(child_command("anabranch") if command is None else command),
             "standalone",
             *("--data", str(place.data)),
             *("--port", str(place.port)),

@@ -1,0 +1,9 @@
+"""Planted bugs of `anabranch.ids`."""
+
+from anabranch.testing.planted import planted
+
+
+@planted("names_may_be_unprintable", target="anabranch.ids:_refuse_unprintable")
+def names_may_be_unprintable(kind: str, name: str) -> None:
+    """Blank edges, control characters and any length are let through."""
+    del kind, name

@@ -1,0 +1,99 @@
+"""Planted bugs of `anabranch.server`, of its settings and of its command line."""
+
+import asyncio
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anabranch.broker import BrokerStatistics
+from anabranch.server import web
+from anabranch.server.assembly import Standalone
+from anabranch.server.settings import SETTINGS, Settings, SettingValue
+from anabranch.server.web import WebInterface
+from anabranch.telemetry.metrics import Metric
+from anabranch.testing.planted import original, planted
+
+_ASSEMBLY = "anabranch.server.assembly:Standalone"
+_SOURCES = "anabranch.server.settings_sources"
+
+
+@planted("ready_while_it_stops", target=f"{_ASSEMBLY}.close")
+async def ready_while_it_stops(self: Standalone) -> None:
+    """Nobody is told that the server is going away."""
+    self._door.shut()
+    await self._held.aclose()
+
+
+@planted("failed_stores_are_not_watched", target=f"{_ASSEMBLY}._watch_stores")
+async def failed_stores_are_not_watched(self: Standalone) -> None:
+    """A server goes on with a store that has failed."""
+    del self
+    await asyncio.Event().wait()
+
+
+@planted("health_tries_nothing", target=f"{_ASSEMBLY}.why_unhealthy")
+async def health_tries_nothing(self: Standalone) -> str | None:
+    """A server is healthy as long as nothing was reported."""
+    failure = self._stores.failure()
+    return None if failure is None else str(failure)
+
+
+@planted("health_forgets_readiness", target="anabranch.server.web:WebInterface.health")
+async def health_forgets_readiness(self: WebInterface, _: Request) -> Response:
+    """A server that is starting is healthy."""
+    return web._ok_unless(await self._served.why_unhealthy())
+
+
+@planted("metrics_have_other_names", target="anabranch.server.broker_metrics:broker_metrics")
+def metrics_have_other_names(now: BrokerStatistics, *, cluster: str) -> Iterable[Metric]:
+    """Dashboards made for Pulsar find nothing."""
+    for metric in original("metrics_have_other_names")(now, cluster=cluster):
+        yield replace(metric, name=metric.name.replace("pulsar_", "anabranch_"))
+
+
+@planted("environment_wins_over_flags", target=f"{_SOURCES}:load_settings")
+def environment_wins_over_flags(
+    *,
+    flags: Mapping[str, SettingValue | None],
+    environment: Mapping[str, str],
+    config_file: str | None = None,
+) -> Settings:
+    """A flag does not count where a variable says something else."""
+    kept = {n: value for n, value in flags.items() if SETTINGS[n].variable not in environment}
+    found: Settings = original("environment_wins_over_flags")(
+        flags=kept, environment=environment, config_file=config_file
+    )
+    return found
+
+
+@planted("unknown_keys_are_ignored", target=f"{_SOURCES}:_from_file")
+def unknown_keys_are_ignored(path: str) -> dict[str, SettingValue]:
+    """A misspelt key of the file is passed over."""
+    document = tomllib.loads(Path(path).read_text())
+    return {key: SETTINGS[key].accept(document[key]) for key in document if key in SETTINGS}
+
+
+@planted("unknown_variables_are_ignored", target=f"{_SOURCES}:_from_environment")
+def unknown_variables_are_ignored(environment: Mapping[str, str]) -> dict[str, SettingValue]:
+    """A misspelt variable is passed over."""
+    known = {setting.variable for setting in SETTINGS.values()}
+    kept = {name: value for name, value in environment.items() if name in known}
+    found: dict[str, SettingValue] = original("unknown_variables_are_ignored")(kept)
+    return found
+
+
+@planted("reference_lacks_a_setting", target="anabranch.server.settings_reference:render")
+def reference_lacks_a_setting() -> str:
+    """The page of settings is not made from all of them."""
+    page = str(original("reference_lacks_a_setting")())
+    return "".join(line for line in page.splitlines(keepends=True) if "--web-port" not in line)
+
+
+@planted("command_lacks_flags", target="anabranch.cli.standalone:standalone")
+def command_lacks_flags(config: str | None, **flags: str | int | float | bool | None) -> None:
+    """Settings cannot be given as flags."""
+    original("command_lacks_flags")(config, **flags)
