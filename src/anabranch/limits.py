@@ -64,6 +64,13 @@ METADATA_LOG_SEGMENT_BYTES: Final = 64 * MIB
 METADATA_SNAPSHOT_AFTER_BYTES: Final = 32 * MIB
 """Log written since the last snapshot before the next one is due."""
 
+# --- voters -----------------------------------------------------------------------------------
+VOTER_REQUESTS_IN_FLIGHT_MAX: Final = 4
+"""Requests a follower has not answered before further records gather."""
+VOTER_REQUEST_RECORDS_MAX: Final = 1000
+VOTER_REQUEST_BYTES_MAX: Final = 4 * MIB
+"""A single larger record goes alone."""
+
 # --- journal and ledgers ----------------------------------------------------------------------
 JOURNAL_RECORD_BYTES_MAX: Final = 16 * MIB
 JOURNAL_SEGMENT_BYTES: Final = 256 * MIB
