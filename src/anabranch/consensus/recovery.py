@@ -33,7 +33,7 @@ class ReadBack:
     """The log as far as it was read."""
 
     def __init__(self, snapshot: LogPosition) -> None:
-        self.term = snapshot.term
+        self.term = 0
         self.voted_for = NOBODY
         self.tail = LogTail(snapshot)
         self._snapshot = snapshot
@@ -63,8 +63,11 @@ class ReadBack:
         if record.index > self._snapshot.index:
             self.tail.append(record)
         self._compare(record)
-        if record.term > self.term:
-            self.term, self.voted_for = record.term, NOBODY
+        self._raise_term(record.term)
+
+    def _raise_term(self, term: int) -> None:
+        if term > self.term:
+            self.term, self.voted_for = term, NOBODY
 
     def _cut(self, record: LogRecord) -> None:
         if record.index <= self._snapshot.index:
@@ -87,6 +90,7 @@ class ReadBack:
 
     def end(self) -> LogRecord | None:
         """Join the log to the snapshot; return the cut to be written, if they do not meet."""
+        self._raise_term(self._snapshot.term)
         if not self._fits:
             # A snapshot of another history was installed; the cut behind it was not written yet.
             self.tail = LogTail(self._snapshot)

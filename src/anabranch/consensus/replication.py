@@ -33,6 +33,8 @@ class Follower:
     round: int = 0
     """The newest round it has answered."""
     in_flight: int = 0
+    since_round: int = 0
+    """Answers to older requests say nothing of what is in flight: it was begun anew."""
     answered: bool = True
     """Since the last heartbeat."""
     heard: bool = True
@@ -79,6 +81,7 @@ class Followers:
     def _request(
         self, follower: Follower, term: int, tail: LogTail, committed: int
     ) -> AppendRequest:
+        self.round += 1
         records = tail.after(
             follower.following,
             records_max=self._pace.request_records_max,
@@ -94,7 +97,7 @@ class Followers:
         instructions: list[Instruction] = []
         for voter, follower in self._followers.items():
             if not follower.answered:
-                follower.in_flight = 0
+                self._begin_anew(follower)
             else:
                 instructions += self.send_to(voter, term, tail, committed)
             follower.answered = False
@@ -102,8 +105,8 @@ class Followers:
 
     def probe(self, term: int, tail: LogTail, committed: int) -> list[Instruction]:
         """Begin a round: ask everybody whether this voter still leads."""
-        self.round += 1
         instructions: list[Instruction] = []
+        self.round += 1
         for voter, follower in self._followers.items():
             known = tail.term_at(follower.following)
             previous = BEGINNING if known is None else LogPosition(known, follower.following)
@@ -116,15 +119,22 @@ class Followers:
         follower = self._followers[voter]
         follower.answered = follower.heard = True
         follower.round = max(follower.round, reply.round)
-        follower.in_flight = max(0, follower.in_flight - 1)
+        current = reply.round >= follower.since_round
+        if current:
+            follower.in_flight = max(0, follower.in_flight - 1)
         if reply.accepted:
             if reply.index > follower.matched:
                 follower.matched = reply.index
                 follower.needs_snapshot = False
             follower.following = max(follower.following, follower.matched)
-        elif follower.matched <= reply.index < follower.following:
+        elif current and follower.matched <= reply.index < follower.following:
+            # Every request behind the one that was lost will be refused: once is enough.
             follower.following = reply.index
-            follower.in_flight = 0
+            self._begin_anew(follower)
+
+    def _begin_anew(self, follower: Follower) -> None:
+        follower.in_flight = 0
+        follower.since_round = self.round + 1
 
     def durable_on_majority(self, own_index: int) -> int:
         """The newest index that a majority has durably, this voter's own log included."""
