@@ -133,6 +133,13 @@ COUNTER_VALUE_MAX: Final = 2**63 - 1
 COUNTER_BLOCK_MAX: Final = 1_000_000
 """Numbers one process may take with one metadata write."""
 
+# --- voters -----------------------------------------------------------------------------------
+VOTER_REQUESTS_IN_FLIGHT_MAX: Final = 4
+"""Requests a follower has not answered before further records gather."""
+VOTER_REQUEST_RECORDS_MAX: Final = 1000
+VOTER_REQUEST_BYTES_MAX: Final = 4 * MIB
+"""A single larger record goes alone."""
+
 # --- journal and ledgers ----------------------------------------------------------------------
 JOURNAL_RECORD_BYTES_MAX: Final = 16 * MIB
 JOURNAL_SEGMENT_BYTES: Final = 256 * MIB

@@ -1,4 +1,6 @@
 """The replicated log, sans-IO: events in, instructions out.
 
-`log.py` is the format of its records, `replica.py` the state machine of one voter.
+`replica.py` is a voter: the only one of a log, or one of several. Below it, `kept_log.py` is its
+own log, `election.py` who leads, `replication.py` and `following.py` the two ends between leader
+and follower. `log.py` and `messages.py` are the formats.
 """

@@ -1,312 +1,400 @@
 """One voter of the replicated log: `step(event)` returns what is to be done, in order.
 
-Pure: no clock, no disk, no tasks. With a single voter a record is committed once it is durable
-here; the rule sits in one place (`_committable_to`), where a quorum will count its voters, and
-messages between voters will be further events of `step`.
+Pure: no clock, no disk, no network, no tasks. The only voter of a log leads as soon as it has read
+it; of several one is elected. A record is committed once a majority has it durably, and the rule
+sits in one place (`_committable_to`).
 
 The driver's duties, in this order: feed `Opened`, one `Recovered` per record of the log, then
 `RecoveryEnded`; carry out instructions in the order given; report every append with `Appended` in
 log order, or `AppendFailed` once. Nothing may be shown to anybody before `Ready`: records that were
 read back may still be volatile, and the durable record of the new term is what proves them.
+
+With several voters it also carries messages, runs the two timers, and reports each append singly.
+Messages may be lost, late, repeated and reordered. What a voter says about its term, vote or log is
+given to the driver only when it is durable.
 """
 
-from collections import deque
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
-from anabranch.consensus.log import BEGINNING, HEADER_BYTES, LogPosition, LogRecord, RecordKind
-
-# --- events -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The stored snapshot was found; `BEGINNING` and 0 bytes if there is none."""
-
-    snapshot: LogPosition
-    snapshot_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """The next record of the stored log was read."""
-
-    record: LogRecord
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryEnded:
-    """The stored log was read to its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Propose:
-    """A caller wants a command in the log. The ticket names it in the answer."""
-
-    ticket: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The log is durable up to and including this index."""
-
-    up_to_index: int
-
-
-@dataclass(frozen=True, slots=True)
-class AppendFailed:
-    """The log could not be written; what is in flight may or may not be in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotStored:
-    """A snapshot asked for by `TakeSnapshot` is durable."""
-
-    position: LogPosition
-    snapshot_bytes: int
-
-
-ReplicaEvent = (
-    Opened | Recovered | RecoveryEnded | Propose | Appended | AppendFailed | SnapshotStored
+from anabranch import limits
+from anabranch.consensus.election import ALONE, Election, Voters
+from anabranch.consensus.events import (
+    Abandon,
+    Append,
+    Appended,
+    AppendFailed,
+    Apply,
+    DropLog,
+    InstallSnapshot,
+    Instruction,
+    NotLeader,
+    Opened,
+    Propose,
+    Read,
+    ReadNow,
+    Ready,
+    Received,
+    Recovered,
+    RecoveryEnded,
+    Refuse,
+    ReplicaEvent,
+    Seal,
+    Send,
+    SendSnapshot,
+    SnapshotInstalled,
+    SnapshotStored,
+    StartTimer,
+    TakeSnapshot,
+    Timer,
+    TimerFired,
 )
+from anabranch.consensus.following import Following
+from anabranch.consensus.kept_log import KeptLog
+from anabranch.consensus.log import NOBODY, LogPosition, LogRecord, RecordKind
+from anabranch.consensus.messages import (
+    AppendReply,
+    AppendRequest,
+    SnapshotRequest,
+    VoteReply,
+    VoteRequest,
+)
+from anabranch.consensus.phases import ACCEPTS, LEADS, Phase
+from anabranch.consensus.recovery import LogDiscontinuity
+from anabranch.consensus.replication import Followers, Pace
 
-# --- instructions -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Write a record to the log and report when it is durable."""
-
-    record: LogRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Give a command to the state machine; answer the ticket, if any, with what it says."""
-
-    record: LogRecord
-    ticket: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The term has begun: what was applied may be shown and proposals are accepted."""
-
-    term: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Answer a ticket: nothing was changed, this log accepts nothing more."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Abandon:
-    """Answer a ticket: its command may or may not take effect after a restart."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """Begin a new file of the log, so that all before can be dropped after a snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
-    """Store the state as it is now, before applying anything more; it includes `position`."""
-
-    position: LogPosition
+__all__ = [
+    "Abandon",
+    "Append",
+    "AppendFailed",
+    "Appended",
+    "Apply",
+    "DropLog",
+    "InstallSnapshot",
+    "Instruction",
+    "LogDiscontinuity",
+    "NotLeader",
+    "Opened",
+    "Phase",
+    "Propose",
+    "Read",
+    "ReadNow",
+    "Ready",
+    "Received",
+    "Recovered",
+    "RecoveryEnded",
+    "Refuse",
+    "Replica",
+    "ReplicaEvent",
+    "Seal",
+    "Send",
+    "SendSnapshot",
+    "SnapshotInstalled",
+    "SnapshotStored",
+    "StartTimer",
+    "TakeSnapshot",
+    "Timer",
+    "TimerFired",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class DropLog:
-    """Records up to and including this one are not needed any more."""
-
-    up_to: LogPosition
-
-
-Instruction = Append | Apply | Ready | Refuse | Abandon | Seal | TakeSnapshot | DropLog
-
-
-class Phase(Enum):
-    """Where a voter is in its life."""
-
-    NEW = "new"
-    RECOVERING = "recovering"
-    RAISING_TERM = "raising term"
-    LEADING = "leading"
-    FAILED = "failed"
-
-
-_ACCEPTS: Final[dict[Phase, tuple[type[object], ...]]] = {
-    Phase.NEW: (Opened,),
-    Phase.RECOVERING: (Recovered, RecoveryEnded),
-    Phase.RAISING_TERM: (Appended, AppendFailed),
-    Phase.LEADING: (Propose, Appended, AppendFailed, SnapshotStored),
-    # Completions of what was under way may still come in; they change nothing any more.
-    Phase.FAILED: (Propose, Appended, AppendFailed, SnapshotStored),
-}
-assert _ACCEPTS.keys() == set(Phase), "every phase needs a row"
-
-
-class LogDiscontinuity(Exception):
-    """A recovered record does not follow the one before it; the driver knows the file."""
+DEFAULT_PACE: Final = Pace(
+    limits.VOTER_REQUESTS_IN_FLIGHT_MAX,
+    limits.VOTER_REQUEST_RECORDS_MAX,
+    limits.VOTER_REQUEST_BYTES_MAX,
+)
 
 
 class Replica:
     """The state of one voter."""
 
-    def __init__(self, *, snapshot_after_bytes: int) -> None:
+    def __init__(
+        self, *, snapshot_after_bytes: int, voters: Voters = ALONE, pace: Pace = DEFAULT_PACE
+    ) -> None:
         self.phase = Phase.NEW
-        self.term = 0
-        self._snapshot_after_bytes = snapshot_after_bytes
-        self._snapshot = BEGINNING
-        self._snapshot_bytes = 0
-        self._last = BEGINNING
-        self._applied = BEGINNING
-        self._durable_index = 0
-        self._in_flight: deque[tuple[LogRecord, int | None]] = deque()
-        self._log_bytes = 0
-        self._snapshot_at_index: int | None = None
-        self._bytes_when_sealed = 0
+        self.leader = NOBODY
+        """Whom this voter takes for the leader of its term."""
+        self._voters = voters
+        self._alone = not voters.others
+        self._pace = pace
+        self._election = Election(voters)
+        self._log = KeptLog(snapshot_after_bytes=snapshot_after_bytes, alone=self._alone)
+        self._followers = Followers((), 1, self._log.last, pace)
+        self._following = Following(self._log)
+        self._reads: list[tuple[int, int, int]] = []
+        """Round, index and ticket of reads that wait for them."""
+
+    @property
+    def term(self) -> int:
+        """The newest term this voter takes part in."""
+        return self._election.term
 
     @property
     def last(self) -> LogPosition:
         """The newest record, durable or not."""
-        return self._last
+        return self._log.last
+
+    @property
+    def applied(self) -> LogPosition:
+        """The newest record whose effect is in the state."""
+        return self._log.applied
 
     def step(self, event: ReplicaEvent) -> list[Instruction]:
         """Take in one event.
 
         Raises:
             LogDiscontinuity: if a recovered record cannot stand where it was found.
+            FormatError: if the log is one that this voter cannot own.
         """
-        assert isinstance(event, _ACCEPTS[self.phase]), f"{event} while {self.phase.value}"
+        assert isinstance(event, ACCEPTS[self.phase]), f"{event} while {self.phase.value}"
+        if self.phase is Phase.FAILED:
+            return [Refuse(event.ticket)] if isinstance(event, Propose | Read) else []
         match event:
             case Propose():
                 return self._propose(event)
             case Appended():
                 return self._appended(event.up_to_index)
             case Recovered():
-                return self._recovered(event.record)
+                return self._log.recovered(event.record)
             case Opened():
-                return self._opened(event)
+                self._log.opened(event.snapshot, event.snapshot_bytes)
+                self.phase = Phase.RECOVERING
+                return []
             case RecoveryEnded():
                 return self._recovery_ended()
             case AppendFailed():
                 return self._append_failed()
             case SnapshotStored():
                 return self._snapshot_stored(event)
+            case Read():
+                return self._read(event.ticket)
+            case _:
+                return self._of_several(event)
 
-    def _opened(self, event: Opened) -> list[Instruction]:
-        self._snapshot = self._last = self._applied = event.snapshot
-        self._snapshot_bytes = event.snapshot_bytes
-        self._durable_index = event.snapshot.index
-        self.phase = Phase.RECOVERING
-        return []
+    def _of_several(self, event: Received | TimerFired | SnapshotInstalled) -> list[Instruction]:
+        assert not self._alone, f"{event} with a single voter"
+        if isinstance(event, TimerFired):
+            return self._heartbeat() if event.timer is Timer.HEARTBEAT else self._time_out()
+        if isinstance(event, SnapshotInstalled):
+            return self._snapshot_installed(event)
+        sender, message = event.sender, event.message
+        match message:
+            case VoteRequest():
+                return self._vote_asked(sender, message)
+            case VoteReply():
+                return self._vote_answered(sender, message)
+            case AppendReply():
+                return self._append_answered(sender, message)
+            case _:
+                return self._told_by_leader(sender, message)
 
-    def _recovered(self, record: LogRecord) -> list[Instruction]:
-        if record.index <= self._snapshot.index:
-            return []
-        if record.index != self._last.index + 1:
-            raise LogDiscontinuity(
-                f"log record {record.index} follows record {self._last.index}: "
-                "the ones between are missing"
-            )
-        if record.term < self._last.term:
-            raise LogDiscontinuity(
-                f"log record {record.index} has term {record.term} after term {self._last.term}"
-            )
-        self._last = record.position
-        self._log_bytes += HEADER_BYTES + len(record.payload)
-        # No other voter can contradict a record of the only one: it is applied at once, so that
-        # recovery needs no memory for the log.
-        self._applied = record.position
-        self._durable_index = record.index
-        return [Apply(record, None)] if record.kind is RecordKind.COMMAND else []
+    # --- the log ------------------------------------------------------------------------------
 
     def _recovery_ended(self) -> list[Instruction]:
-        self.term = self._last.term + 1
-        self.phase = Phase.RAISING_TERM
-        return [self._append(RecordKind.TERM, b"", None)]
-
-    def _append(self, kind: RecordKind, payload: bytes, ticket: int | None) -> Append:
-        record = LogRecord(self.term, self._last.index + 1, kind, payload)
-        self._last = record.position
-        self._log_bytes += HEADER_BYTES + len(payload)
-        self._in_flight.append((record, ticket))
-        return Append(record)
+        term, voted_for, instructions = self._log.recovery_ended()
+        self._election.enter(term, voted_for)
+        if self._alone:
+            self._election.enter(term + 1)
+            return self._lead()
+        self.phase = Phase.FOLLOWING
+        return [*instructions, StartTimer(Timer.ELECTION)]
 
     def _propose(self, event: Propose) -> list[Instruction]:
-        if self.phase is Phase.FAILED:
-            return [Refuse(event.ticket)]
-        instructions: list[Instruction] = [
-            self._append(RecordKind.COMMAND, event.payload, event.ticket)
-        ]
-        # A snapshot costs about its own size: waiting until the log has grown by as much keeps
-        # the extra writing at one byte per byte, whatever the size of the state.
-        due_bytes = max(self._snapshot_after_bytes, self._snapshot_bytes)
-        if self._snapshot_at_index is None and self._log_bytes >= due_bytes:
-            self._snapshot_at_index = self._last.index
-            self._bytes_when_sealed = self._log_bytes
-            instructions.append(Seal())
-        return instructions
+        if self.phase is not Phase.LEADING:
+            return [NotLeader(event.ticket, NOBODY if self.phase in LEADS else self.leader)]
+        instructions = self._write_next(RecordKind.COMMAND, event.payload, event.ticket)
+        return instructions if self._alone else instructions + self._replicate()
 
-    def _committable_to(self) -> int:
-        return self._durable_index
+    def _write_next(
+        self, kind: RecordKind, payload: bytes, ticket: int | None
+    ) -> list[Instruction]:
+        record = LogRecord(self._election.term, self._log.last.index + 1, kind, payload)
+        return self._log.write(record, ticket)
+
+    def _replicate(self) -> list[Instruction]:
+        log = self._log
+        return self._followers.send(self.term, log.tail, log.committed_index)
 
     def _appended(self, up_to_index: int) -> list[Instruction]:
-        if self.phase is Phase.FAILED:
-            return []
-        assert self._durable_index < up_to_index <= self._last.index, "appends complete in order"
-        self._durable_index = up_to_index
-        instructions: list[Instruction] = []
-        while self._in_flight and self._in_flight[0][0].index <= self._committable_to():
-            record, ticket = self._in_flight.popleft()
-            self._applied = record.position
-            if record.kind is RecordKind.COMMAND:
-                instructions.append(Apply(record, ticket))
-            else:
-                self.phase = Phase.LEADING
-                instructions.append(Ready(self.term))
-            if record.index == self._snapshot_at_index:
-                instructions.append(TakeSnapshot(record.position))
-        return instructions
+        instructions = self._log.appended(up_to_index)
+        if self.phase in LEADS:
+            return instructions + self._commit()
+        return instructions + self._log.commit_to(self._log.committed_index)
+
+    def _commit(self) -> list[Instruction]:
+        instructions = self._log.commit_to(self._committable_to())
+        if self.phase is Phase.RAISING_TERM and self._log.applied.term == self.term:
+            self.phase = Phase.LEADING
+            instructions.append(Ready(self.term))
+        return instructions + self._answer_reads() if self._reads else instructions
+
+    def _committable_to(self) -> int:
+        log = self._log
+        if self._alone:
+            return log.durable_index
+        index = self._followers.durable_on_majority(log.durable_index)
+        # A majority may have a record of an older term and yet lose it to a voter with a newer
+        # one. Only a record of this term makes those before it safe.
+        return index if log.tail.term_at(index) == self.term else log.committed_index
 
     def _append_failed(self) -> list[Instruction]:
         self.phase = Phase.FAILED
-        doomed = [ticket for _, ticket in self._in_flight if ticket is not None]
-        self._in_flight.clear()
-        return [Abandon(ticket) for ticket in doomed]
+        self._log.writes.abandon()
+        reads: list[Instruction] = [Refuse(ticket) for _, _, ticket in self._reads]
+        self._reads = []
+        return self._log.abandon() + reads
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _read(self, ticket: int) -> list[Instruction]:
+        if self.phase is not Phase.LEADING:
+            return [NotLeader(ticket, NOBODY if self.phase in LEADS else self.leader)]
+        if self._alone:
+            return [ReadNow(ticket)]
+        # Another may lead a later term by now and have answered what this one does not know:
+        # a majority has to say once more that it has heard of none.
+        probes = self._followers.probe(self.term, self._log.tail, self._log.committed_index)
+        self._reads.append((self._followers.round, self._log.committed_index, ticket))
+        return probes
+
+    def _answer_reads(self) -> list[Instruction]:
+        confirmed, applied = self._followers.confirmed_round(), self._log.applied.index
+        free = [read for read in self._reads if read[0] <= confirmed and read[1] <= applied]
+        self._reads = [read for read in self._reads if read not in free]
+        return [ReadNow(ticket) for _, _, ticket in free]
+
+    # --- elections ----------------------------------------------------------------------------
+
+    def _time_out(self) -> list[Instruction]:
+        again = StartTimer(Timer.ELECTION)
+        if self.phase in LEADS:
+            if self._followers.has_majority():
+                return [again]
+            return [*self._step_down(), again]
+        if self._following.is_installing:
+            return [again]
+        self.phase, self.leader = Phase.CANVASSING, NOBODY
+        return [*self._tell_others(self._election.canvass(self._log.last)), again]
+
+    def _tell_others(self, message: VoteRequest) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        for voter in self._voters.others:
+            instructions += self._log.once_promised(Send(voter, message))
+        return instructions
+
+    def _promise(self) -> list[Instruction]:
+        return self._log.promise(self._election.term, self._election.voted_for)
+
+    def _stand(self) -> list[Instruction]:
+        request = self._election.stand(self._log.last)
+        self.phase = Phase.STANDING
+        return [*self._promise(), *self._tell_others(request), StartTimer(Timer.ELECTION)]
+
+    def _lead(self) -> list[Instruction]:
+        self.phase = Phase.RAISING_TERM
+        self.leader = self._voters.own
+        before = self._log.last
+        instructions = self._write_next(RecordKind.TERM, b"", None)
+        if self._alone:
+            return instructions
+        self._followers = Followers(self._voters.others, self._voters.majority, before, self._pace)
+        timers = [StartTimer(Timer.HEARTBEAT), StartTimer(Timer.ELECTION)]
+        return [*instructions, *self._replicate(), *timers]
+
+    def _step_down(self) -> list[Instruction]:
+        """Follow nobody for now; whoever waits for an answer of this leader gets one."""
+        self.phase, self.leader = Phase.FOLLOWING, NOBODY
+        reads: list[Instruction] = [NotLeader(ticket, NOBODY) for _, _, ticket in self._reads]
+        self._reads = []
+        return self._log.abandon() + reads
+
+    def _enter(self, term: int) -> list[Instruction]:
+        """Take part in a later term; to be followed by `_promise`."""
+        self._election.enter(term)
+        self._following.begin_term()
+        return self._step_down()
+
+    def _vote_asked(self, sender: int, request: VoteRequest) -> list[Instruction]:
+        last = self._log.last
+        if request.canvass:
+            granted = self.leader == NOBODY and self._election.would_vote(request, last)
+            term = request.term if granted else self.term
+            return self._log.once_promised(Send(sender, VoteReply(term, granted, canvass=True)))
+        instructions = self._enter(request.term) if request.term > self.term else []
+        granted = self._election.may_vote(sender, request, last)
+        if granted:
+            self._election.voted_for = sender
+            self.phase = Phase.FOLLOWING
+            instructions.append(StartTimer(Timer.ELECTION))
+        instructions += self._promise()
+        reply = VoteReply(self.term, granted, canvass=False)
+        return instructions + self._log.once_promised(Send(sender, reply))
+
+    def _vote_answered(self, sender: int, reply: VoteReply) -> list[Instruction]:
+        if not reply.granted:
+            if reply.term <= self.term:
+                return []
+            return [*self._enter(reply.term), *self._promise()]
+        if reply.canvass:
+            wanted = self.phase is Phase.CANVASSING and reply.term == self.term + 1
+            return self._stand() if wanted and self._election.count(sender) else []
+        wanted = self.phase is Phase.STANDING and reply.term == self.term
+        return self._lead() if wanted and self._election.count(sender) else []
+
+    # --- leading ------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> list[Instruction]:
+        if self.phase not in LEADS:
+            return []
+        log = self._log
+        beats = self._followers.beat(self.term, log.tail, log.committed_index)
+        return [*beats, StartTimer(Timer.HEARTBEAT)]
+
+    def _append_answered(self, sender: int, reply: AppendReply) -> list[Instruction]:
+        if reply.term > self.term:
+            return [*self._enter(reply.term), *self._promise()]
+        if reply.term < self.term or self.phase not in LEADS:
+            return []
+        self._followers.answered(sender, reply)
+        instructions = self._commit()
+        log = self._log
+        return instructions + self._followers.send_to(
+            sender, self.term, log.tail, log.committed_index
+        )
+
+    # --- following ----------------------------------------------------------------------------
+
+    def _told_by_leader(
+        self, sender: int, message: AppendRequest | SnapshotRequest
+    ) -> list[Instruction]:
+        if message.term < self.term:
+            reply = AppendReply(self.term, 0, accepted=False, index=0)
+            return self._log.once_promised(Send(sender, reply))
+        instructions = self._enter(message.term) if message.term > self.term else []
+        assert self.phase not in LEADS, f"{sender} leads term {self.term} too"
+        self.phase, self.leader = Phase.FOLLOWING, sender
+        instructions += [*self._promise(), StartTimer(Timer.ELECTION)]
+        return instructions + self._following.take(sender, message)
+
+    # --- snapshots ----------------------------------------------------------------------------
 
     def _snapshot_stored(self, event: SnapshotStored) -> list[Instruction]:
-        if self.phase is Phase.FAILED:
-            return []
-        assert event.position.index == self._snapshot_at_index, "no such snapshot was asked for"
-        self._snapshot = event.position
-        self._snapshot_bytes = event.snapshot_bytes
-        self._snapshot_at_index = None
-        self._log_bytes -= self._bytes_when_sealed
-        return [DropLog(event.position)]
+        index = event.position.index
+        needed_from = self._followers.needed_from(index) if self.phase in LEADS else index
+        return self._log.snapshot_stored(
+            event.position, event.snapshot_bytes, needed_from=needed_from
+        )
+
+    def _snapshot_installed(self, event: SnapshotInstalled) -> list[Instruction]:
+        instructions = self._following.snapshot_installed(event.position, event.snapshot_bytes)
+        if self.leader in self._voters.others:
+            reply = AppendReply(self.term, 0, accepted=True, index=event.position.index)
+            instructions += self._log.once_durable(Send(self.leader, reply))
+        return instructions
 
     def validate(self) -> None:
         """Check what must hold between events."""
-        assert self._snapshot.index <= self._applied.index <= self._durable_index
-        assert self._durable_index <= self._last.index
-        assert self._snapshot.term <= self._applied.term <= self._last.term
-        assert self._log_bytes >= 0
-        if self.phase is Phase.FAILED:
-            assert not self._in_flight, "a failed log owes nobody an answer"
-            return
-        indexes = [record.index for record, _ in self._in_flight]
-        assert indexes == list(range(self._applied.index + 1, self._last.index + 1))
+        self._log.validate()
         if self.phase is Phase.LEADING:
-            assert self._last.term == self.term, "a leader's newest record is of its own term"
-            assert all(record.term == self.term for record, _ in self._in_flight)
-        if self._snapshot_at_index is not None:
-            assert self._snapshot.index < self._snapshot_at_index <= self._last.index
+            assert self._log.last.term == self.term, "a leader's newest record is of its own term"
+        if self.phase not in LEADS:
+            assert not self._reads, "only a leader has readers"

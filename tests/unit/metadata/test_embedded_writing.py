@@ -199,7 +199,7 @@ async def test_snapshot_of_a_large_tree_is_taken_in_slices(
     store = await EmbeddedStore.open(runtime, folder, snapshot_after_bytes=1 << 30)
     for start in range(0, 20_000, 1000):
         await store.batch([Put(f"/n/{i:05}", b"old") for i in range(start, start + 1000)])
-    store._backing._replica._snapshot_after_bytes = 1
+    store._backing._replica._log._schedule._after_bytes = 1
     trigger = await store.put("/trigger", b"")
     task = store._backing._snapshot_task
     assert task is not None
@@ -230,7 +230,7 @@ async def test_close_does_not_wait_for_a_whole_snapshot(runtime: Runtime, tmp_pa
     store = await EmbeddedStore.open(runtime, str(folder), snapshot_after_bytes=1 << 30)
     for start in range(0, 10_000, 1000):
         await store.batch([Put(f"/n/{i:05}", b"") for i in range(start, start + 1000)])
-    store._backing._replica._snapshot_after_bytes = 1
+    store._backing._replica._log._schedule._after_bytes = 1
     await store.put("/trigger", b"")
     await store.close()
     assert not (folder / "snapshot").exists()

@@ -1,6 +1,7 @@
 """Crash, power cut, pause and restart of simulated processes."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -220,3 +221,23 @@ def test_draws_of_one_process_do_not_shift_those_of_another() -> None:
         return World(7).run(main)
 
     assert draw(0) == draw(5)
+
+
+def test_process_that_is_started_while_a_world_ends_leaves_nothing_behind() -> None:
+    async def idle(runtime: Runtime) -> None:
+        await asyncio.sleep(3600)
+
+    async def main(world: World) -> None:
+        process = world.process("broker")
+        process.start(idle)
+        await asyncio.sleep(1)
+        process.crash()
+        try:
+            asyncio.get_running_loop().call_later(1, world.fail, ValueError("over"))
+            await asyncio.sleep(10)
+        finally:
+            process.restart()
+
+    with pytest.raises(ValueError, match="over"):
+        World(1).run(main)
+    gc.collect()

@@ -134,17 +134,20 @@ class World:
     def _end(self) -> None:
         """Let go of everything without letting leftovers speak."""
         self._ended = True
-        tasks = self.loop.living_tasks()
+        ended: dict[int, None] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for process in self.processes.values():
-                if process.incarnation is not None:
-                    process.incarnation.bury()
-            for task in tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                coroutine = task.get_coro()
-                if coroutine is not None:
-                    _close_for_good(coroutine)
+            # What a coroutine does when it is closed may start others: a nemesis heals its world.
+            while left := [task for task in self.loop.living_tasks() if task.serial not in ended]:
+                for process in self.processes.values():
+                    if process.incarnation is not None:
+                        process.incarnation.bury()
+                for task in left:
+                    ended[task.serial] = None
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    coroutine = task.get_coro()
+                    if coroutine is not None:
+                        _close_for_good(coroutine)
             self._graveyard.clear()
             self.loop.close()
 
