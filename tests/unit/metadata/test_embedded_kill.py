@@ -5,8 +5,6 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.runtime.real import real_runtime
 
@@ -46,7 +44,6 @@ async def acknowledged_before_kill(folder: Path, lines: int) -> int:
     return int((told + rest).rpartition(b"\n")[0].rpartition(b"\n")[2])
 
 
-@pytest.mark.goal("core.M9", part="embedded", broken_by="acknowledged_before_written")
 async def test_killed_process_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     for round_number in range(KILLS):
         told = await acknowledged_before_kill(tmp_path / "store", 5 + 17 * round_number % 60)
