@@ -241,7 +241,7 @@ class VoterServer:
         if ticket is None:
             return
         frames, number, path = self._callers.pop(ticket)
-        found = self.tree.get(path) if path and status is Status.DONE else None
+        found = self.tree.entry(path) if path and status is Status.DONE else None
         value = b"" if found is None else found.value
         frames.send(ANSWER_FRAME, ANSWER.pack(number, status, leader) + value)
 
