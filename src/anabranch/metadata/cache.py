@@ -13,7 +13,7 @@ from anabranch import limits
 from anabranch.errors import BadVersion, FormatError, NotFound
 from anabranch.metadata.backoff import Backoff
 from anabranch.metadata.cache_entries import ENTRY_OVERHEAD_BYTES, BoundedEntries, Entry
-from anabranch.metadata.paths import ROOT, ancestors_of, parent_of
+from anabranch.metadata.paths import ROOT, ancestors_of, is_within, parent_of
 from anabranch.metadata.store import (
     ABSENT,
     ANY,
@@ -118,6 +118,7 @@ class MetadataCache(Generic[T]):
         Raises:
             FormatError: naming the path, if what is there cannot be decoded.
         """
+        assert is_within(self._prefix, path), f"{path} is not watched: {self._prefix} is"
         entry = self._fresh(self._values.get(path))
         if entry is not None:
             return entry.value, entry.stat
@@ -142,6 +143,7 @@ class MetadataCache(Generic[T]):
 
     async def children(self, path: str) -> list[str]:
         """Names of the direct children, sorted."""
+        assert is_within(self._prefix, path), f"{path} is not watched: {self._prefix} is"
         entry = self._fresh(self._children.get(path))
         if entry is not None:
             return list(entry.value)

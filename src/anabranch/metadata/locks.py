@@ -21,6 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.metadata.lease import Lease
 from anabranch.metadata.lock_machine import Do, LockMachine, LockState, Step
+from anabranch.metadata.paths import is_within
 from anabranch.metadata.store import (
     ABSENT,
     Event,
@@ -238,6 +239,7 @@ class Locks:
             OutcomeUnknown: if the store did not answer; should the lock's node appear after all,
                 it is removed.
         """
+        assert is_within(self._prefix, path), f"{path} is not watched: {self._prefix} is"
         if path in self._locks:
             raise LockBusy(path, self._locks[path].value, "by this very process")
         lock = self._locks[path] = Lock(self, path, value)

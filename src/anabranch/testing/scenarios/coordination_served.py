@@ -9,9 +9,9 @@ from anabranch.metadata.factory import open_store
 from anabranch.metadata.served.server import MetadataServer
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
-from anabranch.testing.coordination_story import PARTICIPANTS, TABLES, Story, play
+from anabranch.testing.coordination_story import PARTICIPANTS, Story, play
 from anabranch.testing.simulation.nemesis import DEFAULT_WEIGHTS, Nemesis
-from anabranch.testing.simulation.scenario import Taken, scenario
+from anabranch.testing.simulation.scenario import scenario
 from anabranch.testing.simulation.world import World
 
 STORE: Final = "store"
@@ -62,7 +62,6 @@ class ServedBackend:
 @scenario(
     "coordination_served",
     time_limit_s=1800.0,
-    tables=TABLES,
     reaches=(
         "busy",
         "fault crash",
@@ -76,7 +75,7 @@ class ServedBackend:
         "value updated",
     ),
 )
-async def coordination_served(world: World) -> Taken:
+async def coordination_served(world: World) -> None:
     """Locks, election, counters and cache on a served store."""
     story = Story(world)
     backend = ServedBackend(world, story)
@@ -90,4 +89,4 @@ async def coordination_served(world: World) -> Taken:
         gap_s=(0.0, 2 * backend.timeout_s),
         duration_s=(0.05, 4 * backend.timeout_s),
     )
-    return await play(world, backend, nemesis, story)
+    await play(world, backend, nemesis, story)
