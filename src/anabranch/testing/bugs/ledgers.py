@@ -6,11 +6,11 @@ from anabranch.journal import RecordPlace
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.index import Ledger, LedgerIndex
-from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.records import Close, Delete, encode_fact
 from anabranch.ledgers.store import AppendDone, Entry, LedgerWriter
 from anabranch.ledgers.upkeep import Upkeep
 from anabranch.managed_ledger.environment import Environment
+from anabranch.metadata.counters import BlockCounter
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 
@@ -108,14 +108,14 @@ def short_form_for_every_id(ledger_id: int) -> str:
 
 
 @planted(
-    "added_cluster_raises_no_floor", target="anabranch.ledgers.ledger_ids:LedgerIds.raise_floor"
+    "added_cluster_raises_no_floor", target="anabranch.metadata.counters:BlockCounter.raise_floor"
 )
-async def added_cluster_raises_no_floor(_self: LedgerIds, _floor: int) -> None:
+async def added_cluster_raises_no_floor(_self: BlockCounter, _floor: int) -> None:
     """Ids go on as if no other cluster had given any out."""
 
 
-@planted("ids_start_anew", target="anabranch.ledgers.ledger_ids:LedgerIds._advance")
-async def ids_start_anew(self: LedgerIds, floor: int, count: int) -> int:
+@planted("ids_start_anew", target="anabranch.metadata.counters:BlockCounter._advance")
+async def ids_start_anew(self: BlockCounter, floor: int, count: int) -> int:
     """The counter is in memory: each process and each store begins with 1."""
     self._end = max(self._end, floor, 1) + count
     return self._end
