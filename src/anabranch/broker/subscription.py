@@ -197,7 +197,7 @@ class Subscription:
             assert self._dispatcher is not None
             self._dispatcher.remove(consumer)
         self._rewind()
-        if consumers:
+        if consumers and not self.cursor.is_durable:
             self._stop_awaiting()
             self._awaited = asyncio.get_running_loop().call_later(
                 limits.RETURN_AFTER_SEEK_S_MAX, self._await_no_longer

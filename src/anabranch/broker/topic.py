@@ -122,6 +122,9 @@ class Topic:
             if subscription is None:
                 subscription = self._new_subscription(name, cursor)
                 self.subscriptions[name] = subscription
+            elif not subscription.cursor.is_durable:
+                # A reader took the name meanwhile; nobody would ever acknowledge what this holds.
+                await self.ledger.delete_cursor(name)
         if not subscription.cursor.is_durable:
             raise Refused(
                 ServerError.NotAllowedError,

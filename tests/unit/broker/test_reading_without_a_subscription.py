@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 from wire_peer import TOPIC, Wire, running_broker
@@ -163,6 +164,30 @@ async def test_a_name_is_durable_or_it_is_not() -> None:
         refused = await wire.subscribe(sub_type=1, durable=False)
         assert refused.error.error == ServerError.NotAllowedError
         assert refused.error.message == "Durable subscription with the same name already exists."
+
+
+async def test_a_reader_that_takes_the_name_first_leaves_no_cursor_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_broker() as broker:
+        wire, other = await Wire(broker).connect(), await Wire(broker).connect()
+        await wire.producer()
+        topic, gate = topic_of(broker), asyncio.Event()
+        open_cursor = topic.ledger.open_cursor
+
+        async def slow(*arguments: Any, **options: Any) -> Any:
+            cursor = await open_cursor(*arguments, **options)
+            await gate.wait()
+            return cursor
+
+        monkeypatch.setattr(topic.ledger, "open_cursor", slow)
+        other.send(requests.subscribe(TOPIC, "s", CommandSubscribe.Exclusive, 1, 5))
+        await other.quiet()
+        await reading(wire, EARLIEST)
+        gate.set()
+        assert (await other.next()).error.error == ServerError.NotAllowedError
+        assert topic.ledger.cursors == {}
+        assert topic.subscriptions["s"].consumers
 
 
 async def test_a_ghost_of_the_same_reader_does_not_keep_it_out() -> None:
