@@ -12,6 +12,7 @@ from anabranch.testing.servers import anabranch_standalone
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LAST_LINES = {
+    "asyncio_sdk.py": r"read 100 messages in order",
     "produce_consume.py": r"received 40 messages on a shared subscription: \[[1-9]\d*, [1-9]\d*\]",
 }
 

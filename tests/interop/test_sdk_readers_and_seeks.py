@@ -11,6 +11,7 @@ from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
 from anabranch.testing.servers.standalone import Standalone
 
 pytestmark = pytest.mark.timeout(300)
+PATIENCE_S = 30
 BATCHES = Batching(messages_max=5, delay_s=5.0)
 
 
@@ -25,7 +26,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Standalone]:
 
 @pytest.fixture
 async def sdk(server: Standalone) -> AsyncIterator[Client]:
-    async with asyncio.timeout(60), await Client.connect(server.service_url) as client:
+    async with await Client.connect(server.service_url) as client:
         yield client
 
 
@@ -109,6 +110,7 @@ async def test_a_reader_is_iterated_until_it_is_closed(sdk: Client, topic: str) 
     assert numbers == list(range(10))
 
 
+@pytest.mark.goal("core.B23", part="reader", broken_by="sdk_reader_starts_over")
 @batched
 async def test_a_reader_goes_on_behind_what_it_read_after_a_lost_connection(
     sdk: Client, topic: str, batching: Batching | None

@@ -38,6 +38,7 @@ async def is_quiet(consumer: Consumer) -> bool:
     return False
 
 
+@pytest.mark.goal("core.B23", part="consumer", broken_by="sdk_acknowledges_a_batch_by_its_first")
 async def test_an_entry_stays_until_all_its_messages_are_acknowledged() -> None:
     async with served() as (_, client):
         consumer = await client.consumer(TOPIC, "s", subscription_type="shared")

@@ -85,6 +85,7 @@ async def test_sequence_ids_rise_and_may_be_chosen() -> None:
         assert [(m.value, m.sequence_id) for m in received] == [(b"a", 0), (b"b", 10), (b"d", 11)]
 
 
+@pytest.mark.goal("core.B23", part="producer", broken_by="sdk_calls_unknown_unsent")
 async def test_no_answer_in_time_is_an_unknown_outcome_and_no_try_a_known_one() -> None:
     async with served() as (_, client):
         producer = await client.producer(TOPIC, batching=None, send_timeout_s=0.2)
@@ -111,19 +112,19 @@ class Deaf:
     def on_connection_lost(self) -> None: ...
 
 
+@pytest.mark.goal("core.B23", part="producer", broken_by="sdk_sends_again_behind_the_rest")
 async def test_a_lost_connection_costs_nothing_and_changes_no_order() -> None:
     async with served() as (_, client):
         producer = await client.producer(TOPIC, batching=Batching(messages_max=4))
         answers = []
         for number in range(60):
             answers.append(await producer.send_soon(b"%d" % number))
-            if number % 20 == 10:
-                await asyncio.sleep(0.002)
-                assert producer.connection is not None or producer.attachments
-                if producer.connection is not None:
-                    producer.connection.abort()
-        await producer.flush()
-        assert producer.attachments > 1
+            if number % 20 == 10:  # some on their way, some gathered, the rest to come
+                assert producer.connection is not None
+                producer.connection.abort()
+            elif number % 20 == 19:
+                await producer.flush()
+        assert producer.attachments == 4
         assert all(answer.exception() is None for answer in answers)
         consumer = await client.consumer(TOPIC, "s", initial_position="earliest")
         seen: list[int] = []
@@ -133,6 +134,7 @@ async def test_a_lost_connection_costs_nothing_and_changes_no_order() -> None:
         assert first_seen == list(range(60)), "what came twice came again in order"
 
 
+@pytest.mark.goal("core.B23", part="producer", broken_by="sdk_waits_for_no_room")
 async def test_too_many_messages_wait_and_memory_is_bounded() -> None:
     async with served() as (_, client):
         producer = await client.producer(
