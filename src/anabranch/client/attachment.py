@@ -28,7 +28,9 @@ _FINAL = frozenset(
     }
 )
 """Refusals that trying again does not change."""
-_FINAL_AT_FIRST = frozenset({ServerError.ProducerBusy, ServerError.ConsumerBusy})
+_FINAL_AT_FIRST = frozenset(
+    {ServerError.AuthenticationError, ServerError.ProducerBusy, ServerError.ConsumerBusy}
+)
 """Final for a new one; one that was attached before is perhaps only waiting for its own ghost."""
 
 

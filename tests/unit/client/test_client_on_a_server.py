@@ -1,11 +1,15 @@
 """The asyncio client on a whole server in the same process: its books, its limits, its closing."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from served_client import TOPIC, served
 
+from anabranch.client import BrokerRefused, Client
 from anabranch.errors import AlreadyClosed, InputError
+from anabranch.runtime.real import real_runtime
+from anabranch.wire import NO_REQUEST_ID, ServerError, encode, replies
 
 
 async def test_asking_for_redelivery_again_and_again_gives_no_extra_permits() -> None:
@@ -61,3 +65,38 @@ async def test_closing_while_opening_leaves_nobody_waiting_and_nothing_open() ->
                 return
             await asyncio.sleep(0.01)
         pytest.fail("the consumer is still attached")
+
+
+class Unfriendly:
+    """A broker that wants nobody."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        answer = replies.error(NO_REQUEST_ID, ServerError.AuthenticationError, "who are you?")
+        self._transport.write(encode(answer))
+        self._transport.close()
+
+    def eof_received(self) -> bool | None:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+
+async def test_a_broker_that_refuses_the_handshake_is_heard() -> None:
+    listener = await real_runtime().network.listen("127.0.0.1", 0, Unfriendly)
+    url = f"pulsar://127.0.0.1:{listener.port}"
+    try:
+        async with asyncio.timeout(10):
+            with pytest.raises(BrokerRefused, match="who are you"):
+                await Client.connect(url)
+            async with Client(url) as client:
+                with pytest.raises(BrokerRefused, match="who are you"):
+                    await client.producer(TOPIC)
+    finally:
+        await listener.close()
