@@ -135,7 +135,8 @@ def test_every_drill_has_a_program_and_a_small_form() -> None:
 
 def test_figures_are_the_numbers_of_a_verdict() -> None:
     assert (
-        figures_of({"counts": {"b": 2, "a": 1}, "figures": {"s": 0.5}, "x": 3}) == "a=1 b=2 s=0.5"
+        figures_of({"counts": {"b": 2, "a": 1}, "figures": {"s": 0.5}, "x": 3})
+        == "a=1 b=2 s=0.5 x=3"
     )
     assert figures_of({}) == ""
 
