@@ -65,6 +65,22 @@ DRILLS: Final = (
         small=10,
     ),
     Drill(
+        "kill-metadata",
+        "kill -9 of a served metadata store under load of several clients",
+        "anabranch.testing.metadata_drill",
+        ("--kills", "{size}"),
+        full=500,
+        small=10,
+    ),
+    Drill(
+        "large-metadata",
+        "a tree of so many nodes, streamed to a client in bounded memory",
+        "anabranch.testing.metadata_size_drill",
+        ("--nodes", "{size}"),
+        full=1_000_000,
+        small=100_000,
+    ),
+    Drill(
         "fuzz-wire",
         "mutated streams against the codec of the wire protocol",
         "anabranch.testing.wire_fuzz",
