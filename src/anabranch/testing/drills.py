@@ -23,6 +23,8 @@ RECORD: Final = ROOT / "tests" / "drills" / "record.tsv"
 COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
 PASSED, FAILED, STOPPED = "passed", "failed", "stopped"
 _INTERRUPTED: Final = 130
+_NO_FIGURES: Final = ("size", "version")
+"""Numbers of a verdict that say nothing about how the run went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,22 @@ DRILLS: Final = (
         small=10,
     ),
     Drill(
+        "kill-metadata",
+        "kill -9 of a served metadata store under load of several clients",
+        "anabranch.testing.metadata_drill",
+        ("--kills", "{size}"),
+        full=500,
+        small=10,
+    ),
+    Drill(
+        "large-metadata",
+        "a tree of so many nodes, streamed to a client in bounded memory",
+        "anabranch.testing.metadata_size_drill",
+        ("--nodes", "{size}"),
+        full=1_000_000,
+        small=100_000,
+    ),
+    Drill(
         "fuzz-wire",
         "mutated streams against the codec of the wire protocol",
         "anabranch.testing.wire_fuzz",
@@ -74,12 +92,13 @@ DRILLS: Final = (
 
 
 def figures_of(verdict: Mapping[str, Any]) -> str:
-    """The numbers of a verdict, as the record keeps them."""
+    """The numbers of a verdict, as the record keeps them: its own, its counts, its figures."""
+    groups = [verdict, verdict.get("counts", {}), verdict.get("figures", {})]
     found = {
         name: value
-        for group in ("counts", "figures")
-        for name, value in verdict.get(group, {}).items()
-        if isinstance(value, int | float)
+        for group in groups
+        for name, value in group.items()
+        if isinstance(value, int | float) and name not in _NO_FIGURES
     }
     return " ".join(
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"

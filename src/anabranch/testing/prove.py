@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from anabranch.errors import AnabranchError, InputError
 from anabranch.testing.claims import collect_claims
-from anabranch.testing.goal_results import Claim
+from anabranch.testing.goal_results import Claim, Outcome, load_results
 from anabranch.testing.planted import PlantedBug, load_bugs
 from anabranch.testing.proofs import (
     RECORD,
@@ -48,7 +48,7 @@ _START_S: Final = 4.0
 _GUESS_S: Final = 10.0
 """How long a proof takes that was never made."""
 _PYTEST: Final = (
-    *(sys.executable, "-m", "pytest", "-q", "--tb=short", "-n", "0"),
+    *(sys.executable, "-m", "pytest", "-q", "--tb=line", "-n", "0"),
     *("-p", "no:cacheprovider", "--no-results"),
 )
 _INTERRUPTED: Final = 130
@@ -127,51 +127,57 @@ def verdict_on(note: Note | None, *, exit_code: int, output: str) -> Note:
     return note
 
 
-class Prover:
-    """Makes proofs, bug by bug: red with it, green without."""
-
-    def __init__(self) -> None:
-        self._green: dict[str, str] = {}
-        """By test function that was run without a bug: empty, or how it failed."""
-
-    def prove(self, bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotProven]:
-        """Try all tests that claim to notice one bug."""
-        hunt = ("--seeds", str(SEEDS), "--seed-minutes", str(SEED_MINUTES))
-        notes, exit_code, output = _pytest(candidates, "--planted", bug, *hunt)
-        first = _first_by_function(notes)
-        results: dict[Key, Proof | NotProven] = {}
-        red: list[tuple[Candidate, Note]] = []
-        for candidate in candidates:
-            note = first.get(candidate.function)
-            try:
-                red.append((candidate, verdict_on(note, exit_code=exit_code, output=output)))
-            except NotProven as error:
-                results[candidate.key] = error
-        self._run_without([c for c, _ in red if c.function not in self._green])
-        for candidate, note in red:
-            if failure := self._green[candidate.function]:
-                results[candidate.key] = NotProven(f"it fails without the bug too: {failure}")
-                continue
-            digest = digest_of(candidate.bug, candidate.function)
-            results[candidate.key] = Proof(
-                *candidate.key, digest, str(note["seed"]), float(note["seconds"])
-            )
-        return results
-
-    def _run_without(self, candidates: Sequence[Candidate]) -> None:
-        if not candidates:
-            return
-        notes, exit_code, output = _pytest(candidates)
-        failed = _first_by_function(notes)
-        for candidate in candidates:
-            note = failed.get(candidate.function)
-            ran = exit_code in (0, 1)
-            self._green[candidate.function] = (
-                str(note["error"]) if note is not None else "" if ran else output
-            )
+def green_by_results(results: Mapping[Claim, Outcome]) -> set[str]:
+    """The test functions all of whose cases passed in the newest run here."""
+    passed: dict[str, bool] = {}
+    for claim, outcome in results.items():
+        function = function_of(claim.test)
+        passed[function] = passed.get(function, True) and outcome is Outcome.PASSED
+    return {function for function, is_green in passed.items() if is_green}
 
 
-def _first_by_function(notes: Iterable[Note]) -> dict[str, Note]:
+def run_without_bugs(candidates: Iterable[Candidate], jobs: int) -> dict[str, str]:
+    """By test function: empty if it is green as it should be, else how it failed."""
+    by_function: dict[str, Candidate] = {}
+    for candidate in candidates:
+        known = by_function.setdefault(
+            candidate.function, Candidate(candidate.bug, candidate.function)
+        )
+        known.cases += candidate.cases
+    every = list(by_function.values())
+
+    def run(share: list[Candidate]) -> dict[str, str]:
+        notes, exit_code, output = _pytest(share)
+        failed = {function: note["error"] for function, note in first_by_function(notes).items()}
+        ran = exit_code in (0, 1)
+        return {c.function: failed.get(c.function, "" if ran else output) for c in share}
+
+    shares = [share for index in range(jobs) if (share := every[index::jobs])]
+    with ThreadPoolExecutor(jobs) as pool:
+        return {name: text for found in pool.map(run, shares) for name, text in found.items()}
+
+
+def prove(bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotProven]:
+    """Try all tests that claim to notice one bug; they are known to be green without it."""
+    hunt = ("--seeds", str(SEEDS), "--seed-minutes", str(SEED_MINUTES))
+    notes, exit_code, output = _pytest(candidates, "--planted", bug, *hunt)
+    first = first_by_function(notes)
+    results: dict[Key, Proof | NotProven] = {}
+    for candidate in candidates:
+        found = first.get(candidate.function)
+        try:
+            note = verdict_on(found, exit_code=exit_code, output=output)
+        except NotProven as error:
+            results[candidate.key] = error
+            continue
+        digest = digest_of(candidate.bug, candidate.function)
+        seed, seconds = str(note["seed"]), float(note["seconds"])
+        results[candidate.key] = Proof(*candidate.key, digest, seed, seconds)
+    return results
+
+
+def first_by_function(notes: Iterable[Note]) -> dict[str, Note]:
+    """The first failure of each test."""
     found: dict[str, Note] = {}
     for note in notes:
         found.setdefault(function_of(note["test"]), note)
@@ -209,7 +215,7 @@ def prove_all(
     path: Path,
 ) -> tuple[int, int]:
     """Prove what is wanted, keeping each proof; return how many failed and were not tried."""
-    progress, prover = Progress(wanted, record, jobs), Prover()
+    progress = Progress(wanted, record, jobs)
     end_s = time.monotonic() + minutes * 60 if minutes is not None else None
     by_bug: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in wanted:
@@ -218,7 +224,7 @@ def prove_all(
 
     def attempt(bug: str) -> dict[Key, Proof | NotProven]:
         is_late = end_s is not None and time.monotonic() > end_s
-        return {} if is_late else prover.prove(bug, by_bug[bug])
+        return {} if is_late else prove(bug, by_bug[bug])
 
     pool = ThreadPoolExecutor(jobs)
     try:
@@ -249,6 +255,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("names", nargs="*", metavar="NAME", help="only these bugs, also if their proof holds")
     add("--all", action="store_true", help="make every proof again")
     add("--small", action="store_true", help="see how many other tests each bug breaks instead")
+    add("--after-tests", action="store_true", help="the tests have just run here: believe them")
     add("--minutes", type=float, help="begin no proof after so long; the rest stays unproven")
     add("--jobs", type=int, default=2, help="at a time (default: %(default)s)")
     return parser.parse_args(arguments)
@@ -278,11 +285,15 @@ def main(arguments: Sequence[str]) -> int:
         candidates = candidates_of(collect_claims(ROOT), bugs)
         record = {key: proof for key, proof in load_record().items() if key in candidates}
         wanted = _chosen(options, candidates, valid_proofs(bugs, record.values()), bugs)
+        held = len(candidates) - len(wanted)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     _report_unused(bugs, candidates)
     try:
+        green = green_by_results(load_results(ROOT)) if options.after_tests else set()
+        red_already = _without_bugs([c for c in wanted if c.function not in green], options.jobs)
+        wanted = [c for c in wanted if c.function not in red_already]
         failed, left_out = prove_all(
             wanted, record, jobs=options.jobs, minutes=options.minutes, path=RECORD
         )
@@ -290,12 +301,23 @@ def main(arguments: Sequence[str]) -> int:
         print("stopped; the proofs reported so far are recorded", file=sys.stderr)
         return _INTERRUPTED
     save_record(record)
-    held = len(candidates) - len(wanted)
     proven = len(wanted) - failed - left_out
     print(f"{proven} proofs made, {held} held already, {failed} not made")
     if left_out:
         print(f"{left_out} were not tried for lack of time: their goals are claimed only")
-    return 1 if failed else 0
+    return 1 if failed or red_already else 0
+
+
+def _without_bugs(candidates: Sequence[Candidate], jobs: int) -> set[str]:
+    """Run tests as they are; return those that fail already, having said so."""
+    if not candidates:
+        return set()
+    functions = {candidate.function for candidate in candidates}
+    print(f"running {len(functions)} tests without bugs first", flush=True)
+    failures = {name: text for name, text in run_without_bugs(candidates, jobs).items() if text}
+    for name, text in failures.items():
+        print(f"NOT PROVEN: {name} fails without a bug: {text}", flush=True)
+    return set(failures)
 
 
 def _report_unused(bugs: Mapping[str, PlantedBug], candidates: Iterable[Key]) -> None:

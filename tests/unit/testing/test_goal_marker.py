@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.errors import InputError
+from anabranch.testing.claims import collect_claims
 from anabranch.testing.goal_results import Claim, Outcome, load_results
 
 CONFTEST = Path(__file__).parents[2] / "conftest.py"
@@ -97,3 +99,38 @@ def test_nothing_may_be_skipped_in_ci(run):
     assert code == 1
     assert output.count("nothing may be skipped in CI") >= len(WAYS_TO_SKIP)
     assert not re.search(r"\d skipped", output)
+
+
+def test_claims_are_collected_without_running_anything(tmp_path):
+    shutil.copy(CONFTEST, tmp_path)
+    (tmp_path / "pytest.ini").write_text(INI + "addopts = -p anabranch.testing.planted_run\n")
+    path = tmp_path / "test_0.py"
+    text = """
+@pytest.mark.goal("core.M1", part="p", broken_by="journal_skips_sync")
+@pytest.mark.parametrize("n", [1, 2])
+def test_x(n): assert False
+
+@pytest.mark.peer
+@pytest.mark.goal("core.M2")
+def test_peer(): assert False
+"""
+    path.write_text(HEAD + text)
+    assert sorted(collect_claims(tmp_path)) == [
+        Claim("core.M1", "p", "test_0.py::test_x[1]", "journal_skips_sync", False),
+        Claim("core.M1", "p", "test_0.py::test_x[2]", "journal_skips_sync", False),
+        Claim("core.M2", "", "test_0.py::test_peer", "", True),
+    ]
+    assert load_results(tmp_path) == {}
+    path.write_text(HEAD + text.replace("core.M2", "core.M999"))
+    with pytest.raises(InputError, match=r"(?s)cannot be collected.*unknown goal 'core.M999'"):
+        collect_claims(tmp_path)
+
+
+def test_a_run_with_a_planted_bug_leaves_no_results(run, tmp_path):
+    text = "@pytest.mark.goal('core.M1')\ndef test_x(): pass\n"
+    plugin = ("-p", "anabranch.testing.planted_run")
+    assert run([text], *plugin, "--planted", "journal_skips_sync")[0] == 0
+    assert run([text], *plugin, "--no-results")[0] == 0
+    assert load_results(tmp_path) == {}
+    assert run([text], *plugin)[0] == 0
+    assert len(load_results(tmp_path)) == 1

@@ -1,5 +1,6 @@
 """Drills and long simulations: what they record, where they go on, how they fail."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -128,6 +129,7 @@ def test_every_drill_has_a_program_and_a_small_form() -> None:
     for drill in DRILLS:
         command = drill.command(drill.small, 0)
         assert command[0] == sys.executable
+        assert importlib.util.find_spec(drill.module) is not None
         assert str(drill.small) in command
         assert 0 < drill.small < drill.full
         assert "{size}" not in command
@@ -135,7 +137,8 @@ def test_every_drill_has_a_program_and_a_small_form() -> None:
 
 def test_figures_are_the_numbers_of_a_verdict() -> None:
     assert (
-        figures_of({"counts": {"b": 2, "a": 1}, "figures": {"s": 0.5}, "x": 3}) == "a=1 b=2 s=0.5"
+        figures_of({"counts": {"b": 2, "a": 1}, "figures": {"s": 0.5}, "x": 3})
+        == "a=1 b=2 s=0.5 x=3"
     )
     assert figures_of({}) == ""
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import Corruption
+from anabranch.testing.goal_results import Claim, Outcome
+from anabranch.testing.planted import PlantedBug
 from anabranch.testing.planted_run import why_suspicious
-from anabranch.testing.prove import NotProven, verdict_on
+from anabranch.testing.prove import NotProven, candidates_of, green_by_results, verdict_on
 from anabranch.testing.simulation.process import ProcessFailed
 
 BUG = "tasks_swallow_failures"
@@ -182,3 +184,35 @@ def test_only_a_test_that_noticed_the_bug_is_a_proof(
     with pytest.raises(NotProven, match=reason):
         verdict_on(found, exit_code=exit_code, output="E import error")
     assert verdict_on(note(seed="17"), exit_code=1, output="")["seed"] == "17"
+
+
+def claim(test: str, bug: str = "bug", *, peer: bool = False) -> Claim:
+    return Claim("core.M1", "", test, bug, peer)
+
+
+def test_a_test_is_green_if_all_its_cases_passed() -> None:
+    results = {
+        claim("a.py::x[1]"): Outcome.PASSED,
+        claim("a.py::x[2]"): Outcome.PASSED,
+        claim("a.py::y[1]"): Outcome.PASSED,
+        claim("a.py::y[2]"): Outcome.FAILED,
+        claim("a.py::z"): Outcome.NOT_RUN,
+    }
+    assert green_by_results(results) == {"a.py::x"}
+
+
+def test_candidates_are_test_functions_with_the_cases_that_name_the_bug() -> None:
+    bugs = {name: PlantedBug(name, "m:f", len) for name in ("bug", "other")}
+    claims = [
+        claim("a.py::x[1]"),
+        claim("a.py::x[2]", "other"),
+        claim("a.py::x[3]"),
+        claim("a.py::x[3]"),
+        claim("a.py::y", ""),
+        claim("a.py::z", peer=True),
+    ]
+    found = candidates_of(claims, bugs)
+    assert {key: candidate.cases for key, candidate in found.items()} == {
+        ("bug", "a.py::x"): ["a.py::x[1]", "a.py::x[3]"],
+        ("other", "a.py::x"): ["a.py::x[2]"],
+    }
