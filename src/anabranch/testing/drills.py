@@ -63,6 +63,14 @@ DRILLS: Final = (
         small=10,
     ),
     Drill(
+        "kill-standalone-sdk",
+        "the same by the SDK, whose confirmed acknowledgements must outlive every kill",
+        "anabranch.testing.crash_drill",
+        ("--kills", "{size}", "--client", "sdk", "--output", "json", "--", *_STANDALONE),
+        full=100,
+        small=5,
+    ),
+    Drill(
         "fuzz-wire",
         "mutated streams against the codec of the wire protocol",
         "anabranch.testing.wire_fuzz",
