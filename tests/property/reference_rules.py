@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from anabranch.verify.records import (
     CONNECTION_LOST,
+    CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
     REDELIVERY_ASKED,
@@ -92,8 +93,8 @@ def lost(h: History) -> Said:
         for sub, made in h.subs.items():
             drains = [r for r in h.records if isinstance(r, Drained) and r.sub == sub]
             is_owed = h.is_ok(message) and h.sends(message)[0].t >= made.t
-            is_over = drains and h.outcomes(message)[-1].t <= drains[-1].t
-            if is_owed and is_over and message not in h.got(sub):
+            is_over = is_owed and drains and h.outcomes(message)[-1].t <= drains[-1].t
+            if is_over and message not in h.got(sub):
                 found.append(("C1", message, sub))
     return Said(found)
 
@@ -178,8 +179,19 @@ def _confirmed_before(h: History, index: int, r: Delivery) -> int | None:
                 if _makes_copies(ack, r.sub):
                     break
                 if isinstance(ack, Ack) and ack.sub == r.sub and _covers(ack, r.place):
-                    return at
+                    later = h.records[at:index]
+                    if ack.consumer == r.consumer or any(_begins(e, r) for e in later):
+                        return at
+                    return None
     return None
+
+
+def _begins(record: Record, r: Delivery) -> bool:
+    """Whether a session of the consumer that got a delivery begins."""
+    if isinstance(record, Subscribed):
+        return (record.sub, record.consumer) == (r.sub, r.consumer)
+    restored = isinstance(record, Event) and record.name == CONNECTION_RESTORED
+    return restored and (record.sub, record.about) == (r.sub, r.consumer)  # type: ignore[union-attr]
 
 
 def _may_be_undone(h: History, confirmed: int, delivered: int) -> bool:

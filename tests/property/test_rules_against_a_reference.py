@@ -10,6 +10,7 @@ from reference_rules import RULES, Found, History
 from anabranch.testing.made_histories import ORDERED, SHARED, checksum, subscribed
 from anabranch.verify.records import (
     CONNECTION_LOST,
+    CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
     REDELIVERY_ASKED,
@@ -35,6 +36,7 @@ from anabranch.verify.verdict import Verdict, conclude
 
 EVENTS = (
     CONNECTION_LOST,
+    CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     REDELIVERY_ASKED,
     CURSOR_MOVED,
@@ -78,6 +80,9 @@ class Chaos:
     def sub(self) -> str:
         return self.random.choice(sorted(self.subs))
 
+    def consumer(self) -> str:
+        return self.random.choice(("c", "c", "d"))
+
     def send(self) -> Record:
         message = self.message()
         self.open.append(message)
@@ -94,26 +99,27 @@ class Chaos:
     def delivery(self) -> Record:
         message = self.message()
         crc = checksum(message, self.key(message)) ^ (self.random.random() < 0.05)
-        return Delivery(self.sub(), "c", *message, self.key(message), crc, self.place())
+        return Delivery(self.sub(), self.consumer(), *message, self.key(message), crc, self.place())
 
     def ack(self) -> Record:
         kind = self.random.choice(list(AckKind))
         outcome = self.random.choice((Outcome.OK, Outcome.OK, Outcome.UNKNOWN))
         places = tuple(self.place() for _ in range(self.random.randrange(3)))
-        return Ack(self.sub(), "c", kind, outcome, places)
+        return Ack(self.sub(), self.consumer(), kind, outcome, places)
 
     def cursor(self) -> Record:
         return CursorAt(self.sub(), self.place(), self.random.choice(self.times[-6:]))
 
     def event(self) -> Record:
         producer = self.random.choice((None, 0, 1))
-        return Event(self.random.choice(EVENTS), "", producer, self.random.choice(("", self.sub())))
+        sub = self.random.choice(("", self.sub()))
+        return Event(self.random.choice(EVENTS), self.consumer(), producer, sub)
 
     def other(self) -> Record:
         if self.random.random() < 0.4:
             sub = self.random.choice((ORDERED, SHARED))
             self.subs.add(sub)
-            return subscribed(sub)
+            return subscribed(sub)._replace(consumer=self.consumer())
         if self.random.random() < 0.5:
             return Damaged(self.sub(), "c", self.place(), "made")
         return Drained(self.sub(), "made")

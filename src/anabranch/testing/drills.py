@@ -65,6 +65,14 @@ DRILLS: Final = (
         small=10,
     ),
     Drill(
+        "kill-standalone-sdk",
+        "the same by the SDK, whose confirmed acknowledgements must outlive every kill",
+        "anabranch.testing.crash_drill",
+        ("--kills", "{size}", "--client", "sdk", "--output", "json", "--", *_STANDALONE),
+        full=100,
+        small=5,
+    ),
+    Drill(
         "kill-metadata",
         "kill -9 of a served metadata store under load of several clients",
         "anabranch.testing.metadata_drill",

@@ -11,6 +11,7 @@ from anabranch.limits import (
 )
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.records import (
+    CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
     REDELIVERY_ASKED,
@@ -71,8 +72,34 @@ class _Acknowledged:
         self.fresh = _Window()
         """Delivered for the first time, with nothing since that makes the broker send copies."""
         self.confirmed: PlaceBits | None = None
+        self.sessions: list[dict[str, PlaceBits]] = [{}]
+        """What each consumer confirmed, between one begin of a consumer's session and the next."""
+        self.session_of: dict[str, int] = {}
+        """The index above at which a consumer's present session began."""
         self.recent: deque[tuple[float, Place]] = deque()
         """Confirmed so lately that a crash now may undo it."""
+
+    def session_begins(self, consumer: str) -> None:
+        """What the consumer gets from now on was sent to it from now on."""
+        if self.sessions[-1]:
+            self.sessions.append({})
+        self.session_of[consumer] = len(self.sessions) - 1
+
+    def confirm(self, consumer: str, place: Place) -> None:
+        """Keep who confirmed it, and when."""
+        if self.confirmed is None:
+            self.confirmed = PlaceBits()
+        self.confirmed.add(place)
+        self.sessions[-1].setdefault(consumer, PlaceBits()).add(place)
+
+    def was_sent_after(self, consumer: str, place: Place) -> bool:
+        """Whether what a consumer got was certainly sent after the place was confirmed."""
+        began = self.session_of.get(consumer, 0)
+        return any(
+            place in places and (who == consumer or index < began)
+            for index, session in enumerate(self.sessions)
+            for who, places in session.items()
+        )
 
 
 class AckedAgain(Rule):
@@ -80,7 +107,9 @@ class AckedAgain(Rule):
 
     A copy that the broker sent before it had the acknowledgement may still arrive after it. Such
     copies have a cause that is on record (a lost connection, a question for redelivery, another
-    consumer), so only messages without one between first delivery and confirmation are judged.
+    consumer), so only messages without one between first delivery and confirmation are judged. Of
+    another consumer than the one that confirmed, only what its later session got: its queue may
+    hold what it was sent before its connection broke without its noticing.
     """
 
     id = "C5"
@@ -114,7 +143,8 @@ class AckedAgain(Rule):
     def _on_delivery(self, record: Delivery, news: News) -> None:
         known = self._of(record.sub)
         if known.confirmed is not None and record.place in known.confirmed:
-            self._judge(record)
+            if known.was_sent_after(record.consumer, record.place):
+                self._judge(record)
         elif news.is_first_delivery:
             known.fresh.add(record.place)
 
@@ -137,12 +167,10 @@ class AckedAgain(Rule):
         if record.outcome is not Outcome.OK:
             return
         known = self._of(record.sub)
-        if known.confirmed is None:
-            known.confirmed = PlaceBits()
         take = known.fresh.take_up_to if record.kind is AckKind.CUMULATIVE else known.fresh.take
         for named in record.places:
             for place in take(named):
-                known.confirmed.add(place)
+                known.confirm(record.consumer, place)
                 self.checked += 1
                 if self.facts.ack_lag_s:
                     self._remember(record, known, place)
@@ -159,6 +187,8 @@ class AckedAgain(Rule):
             for sub, known in self._subscriptions.items():
                 if not record.sub or record.sub == sub:
                     known.fresh.clear()
+        if record.name == CONNECTION_RESTORED and record.sub:
+            self._of(record.sub).session_begins(record.about)
         if record.name == SERVER_KILLED:
             self._is_crashing = True
             for sub, known in self._subscriptions.items():
@@ -170,8 +200,10 @@ class AckedAgain(Rule):
             self._is_crashing = False
 
     def _on_subscribed(self, record: Subscribed, _: News) -> None:
+        known = self._of(record.sub)
         # What the others hold may be sent to the one who came.
-        self._of(record.sub).fresh.clear()
+        known.fresh.clear()
+        known.session_begins(record.consumer)
 
 
 class _Positions:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from anabranch.client import BrokerRefused, Consumer, Message, MessageId
 from anabranch.errors import AnabranchError, Corruption, FormatError, OutcomeUnknown
+from anabranch.ids import Position
 from anabranch.verify import payload
 from anabranch.verify.records import (
     CONNECTION_RESTORED,
@@ -61,6 +62,8 @@ class RecordingConsumer:
         self._is_asking = False
         self._stale_left = 0
         self._doubtful: set[MessageId] = set()
+        self._refused: set[Position] = set()
+        """Entries asked for once more: the rest of their batch will come again too."""
         self._parts: dict[tuple[int, int, int], set[int]] = {}
 
     # --- receiving ---------------------------------------------------------------------------
@@ -93,7 +96,7 @@ class RecordingConsumer:
 
     def _note_doubt(self, message: Message) -> None:
         """A message that was under way when redelivery was asked for will come once more."""
-        if self._is_asking:
+        if self._is_asking or message.id.position in self._refused:
             self._doubtful.add(message.id)
         elif self._stale_left:
             self._stale_left -= 1
@@ -166,6 +169,7 @@ class RecordingConsumer:
         """Ask for one message of a shared subscription once more, after a delay."""
         assert not self._drops_stale, "an ordered subscription has all its messages again"
         self._note_asking()
+        self._refused.add(message_id.position)
         self.consumer.negative_acknowledge(message_id, delay_s=delay_s)
 
     def _note_asking(self) -> None:
@@ -194,6 +198,7 @@ class RecordingConsumer:
             # What was under way is lost with the connection, and comes again as a whole.
             self._is_asking, self._stale_left = False, 0
             self._doubtful.clear()
+            self._refused.clear()
             self._parts.clear()
         if not is_cut_off and (is_new or self._is_cut_off):
             self._add(Event(CONNECTION_RESTORED, self._name, sub=self.sub))

@@ -11,7 +11,7 @@ from anabranch.verify.sends import BlockPool
 from anabranch.verify.verdict import conclude
 from benchmarks.history_check import MEMORY_MIB_MAX, RECORDS, SHAPES, _records
 
-PART = 100
+PART = 200
 INTERPRETER_MIB = 40
 """What Python, the modules and the read buffers take, however long the history is."""
 

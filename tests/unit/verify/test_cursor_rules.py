@@ -16,6 +16,7 @@ from anabranch.testing.made_histories import (
     subscribed,
 )
 from anabranch.verify.records import (
+    CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
     REDELIVERY_ASKED,
@@ -136,6 +137,15 @@ def test_ack_confirmed_after_the_crash_is_not_excused_by_it() -> None:
     fresh = [sent(4), receipt(4), delivered(4), confirmed(4), delivered(4)]
     verdict = judged(run(*CRASH, *fresh), ack_lag_s=30.0)
     assert [v.finding.message for v in verdict.violations] == [(0, 0, 4)]
+
+
+def test_queue_of_another_consumer_may_hold_what_it_was_sent_before_the_ack() -> None:
+    other = delivered(2)._replace(consumer="other")
+    assert judged(run(confirmed(2), other)).status is Status.CLEAN
+    back = Event(CONNECTION_RESTORED, "other", sub=ORDERED)
+    assert broken_rules(judged(run(confirmed(2), back, other))) == {"C5"}
+    came = subscribed()._replace(consumer="other")
+    assert broken_rules(judged(run(confirmed(2), came, other))) == {"C5"}
 
 
 def test_second_copy_of_a_message_stored_twice_is_not_the_first() -> None:

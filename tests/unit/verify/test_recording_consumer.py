@@ -194,6 +194,8 @@ async def test_refused_message_is_asked_for_and_unanswered_acks_are_unknown() ->
     done = stage.get(1)
     stage.it.negative_acknowledge(done, delay_s=0.0)
     assert stage.consumer.refused == [done]
+    rest = stage.get(1, index=1, size=2)
+    assert await stage.claims(rest) == (), "the rest of its batch comes again with it"
     await stage.it.acknowledge_soon(done)
     last = stage.records[-1]
     assert isinstance(last, Ack)
