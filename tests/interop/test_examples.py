@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.testing.servers import anabranch_standalone
 
+SCRIPTS = Path(sys.executable).parent
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LAST_LINES = {
     "asyncio_sdk.py": r"read 100 messages in order",
@@ -24,7 +25,24 @@ def url():
 
 
 def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == LAST_LINES.keys()
+    there = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    assert there == {*LAST_LINES, "first_server.sh"}
+
+
+@pytest.mark.parametrize("own_folder", [True, False])
+def test_first_server_from_configuration_to_messages(own_folder, tmp_path):
+    folder = [str(tmp_path / "here")] if own_folder else []
+    path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [EXAMPLES / "first_server.sh", *folder],
+        capture_output=True, text=True, check=False, timeout=100, cwd=tmp_path,
+        env={**os.environ, "PATH": path, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:-1] == ["one order", "another"]
+    assert done.stdout.splitlines()[-1].startswith("stopped; the data is in ")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == (["here"] if own_folder else []), "nothing is left behind"
 
 
 @pytest.mark.parametrize("name", LAST_LINES)

@@ -5,11 +5,12 @@ import sys
 import typer
 
 from anabranch import __version__
-from anabranch.cli import ledgers, messages, metadata, standalone, verify
+from anabranch.cli import config, doctor, ledgers, messages, metadata, standalone, verify
 from anabranch.errors import AnabranchError
 
 # Plain help: boxes cut long flags and defaults short on a narrow terminal.
 app = typer.Typer(name="anabranch", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(config.app, name="config")
 app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(verify.app, name="verify")
 app.add_typer(metadata.app, name="metadata")
@@ -31,6 +32,7 @@ def options(
 
 
 app.command("standalone")(standalone.standalone)
+app.command("doctor")(doctor.doctor)
 app.command("produce")(messages.produce)
 app.command("consume")(messages.consume)
 
@@ -40,5 +42,6 @@ def run() -> None:
     try:
         app()
     except AnabranchError as error:
-        print(f"error: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
         sys.exit(2)

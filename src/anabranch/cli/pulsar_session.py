@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import pulsar
 
+from anabranch.cli.progress import Progress
 from anabranch.cli.reach import require_listener
 from anabranch.cli.start_position import FromEnd, FromMessage, FromTime, StartPosition
 from anabranch.errors import InputError, Unreachable
@@ -50,6 +51,7 @@ class Published:
     acknowledged: int = 0
     failures: list[str] = field(default_factory=list)
     interrupted: bool = False
+    seconds: float = 0.0
 
     @property
     def exit_code(self) -> int:
@@ -65,6 +67,7 @@ class Published:
             "sent": self.sent,
             "acknowledged": self.acknowledged,
             "failures": sorted(set(self.failures)),
+            "seconds": round(self.seconds, 3),
         }
 
     def as_text(self) -> str:
@@ -157,6 +160,7 @@ class PulsarSession:
                 send_timeout_millis=round(self._timeout_s * 1000),
             )
         summary = Published(topic)
+        progress = Progress(sys.stderr)
 
         def answered(result: Any, _: Any) -> None:
             if result == pulsar.Result.Ok:
@@ -168,12 +172,15 @@ class PulsarSession:
             for text in _paced(texts, rate):
                 summary.sent += 1
                 producer.send_async(text.encode(), answered, partition_key=key)
+                progress.tell(summary.sent, summary.acknowledged)
             producer.flush()
             producer.close()
         except (KeyboardInterrupt, pulsar.Interrupted):
             summary.interrupted = True
         except pulsar.PulsarException as error:
             summary.failures.append(_words(error))
+        summary.seconds = progress.seconds
+        progress.end()
         return summary
 
     def receive(

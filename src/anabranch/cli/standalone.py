@@ -36,7 +36,8 @@ def _option(setting: Setting) -> inspect.Parameter:
     if setting.kind is bool:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
     # No default here: an absent flag must stay distinguishable, it loses to file and environment.
-    option = typer.Option(None, *names, help=_help(setting))
+    choices = list(setting.choices)
+    option = typer.Option(None, *names, help=_help(setting), autocompletion=lambda: choices)
     kind = setting.kind | None
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind

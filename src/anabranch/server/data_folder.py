@@ -64,7 +64,7 @@ async def _identify(runtime: Runtime, path: str, cluster_id: str | None) -> str:
         found = cluster_id or runtime.entropy.token_hex(16)
         await runtime.disk.replace(file, _document(found, runtime.clock.wall_ms()))
         return found
-    found = _parse(file, await runtime.disk.read(file))
+    found = read_identity(file, await runtime.disk.read(file))
     if cluster_id is not None and found != cluster_id:
         raise FormatError(
             f"{path} belongs to cluster {found}, and not to {cluster_id} as the data folder: "
@@ -94,7 +94,12 @@ def _document(cluster_id: str, created_ms: int) -> bytes:
     return json.dumps(fields, indent=2).encode() + b"\n"
 
 
-def _parse(file: str, content: bytes) -> str:
+def read_identity(file: str, content: bytes) -> str:
+    """The cluster that an identity file names.
+
+    Raises:
+        FormatError: if it is none, or of a version this build does not know.
+    """
     try:
         document = json.loads(content)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """The one definition of every setting: name, type, default, bounds and words.
 
 Flags, environment variables, the configuration file and the reference page are all derived from
-`Settings`; `settings_sources` reads them, `settings_reference` prints the page. Pure: nothing is
-read from files or the environment here.
+`Settings`; `settings_sources` and `settings_file` read them, `settings_reference` prints the page.
+Pure: nothing is read from files or the environment here.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,8 @@ TOML file named by `--config` (or `ANABRANCH_CONFIG`). Flags win over the enviro
 environment over the file, the file over the default. A key that does not exist or a value that is
 not allowed stops the start; the message names it, where it came from and what is allowed.
 
-This page is printed from the definition: `python -m anabranch.server.settings_reference`.
+`anabranch config init` writes a file with every setting and its default, `anabranch config check`
+finds all mistakes of one at once. This page is printed by `anabranch config docs`.
 
 ```toml
 # anabranch.toml
@@ -44,7 +45,3 @@ def _row(setting: Setting) -> str:
         f"| `{setting.name}` | `{flag}` | `{setting.variable}` | {setting.allowed} "
         f"| {f'`{shown}`' if shown else ''} | {setting.help} |"
     )
-
-
-if __name__ == "__main__":
-    print(render(), end="")  # noqa: T201

@@ -4,20 +4,33 @@ A wrong key or value is refused with its source (flag, variable, or file and lin
 allowed or what was probably meant.
 """
 
-import difflib
-import re
-import tomllib
 from collections.abc import Mapping
 from typing import Final
 
 from anabranch.errors import ConfigError
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
+from anabranch.server.settings_file import closest, read_file
 
 CONFIG_VARIABLE: Final = "ANABRANCH_CONFIG"
 """Names the configuration file where no flag does."""
 _PREFIX: Final = "ANABRANCH_"
 _FOREIGN_VARIABLES: Final = (CONFIG_VARIABLE, "ANABRANCH_CACHE")
 """Variables with our prefix that are no settings; the second is the cache of test servers."""
+
+
+def check_file(path: str) -> list[str]:
+    """Everything that is wrong with a configuration file, as one line each.
+
+    Raises:
+        ConfigError: if it cannot be read at all.
+    """
+    values, problems = read_file(path)
+    if not problems:
+        try:
+            check_together(Settings(**values))  # type: ignore[arg-type]
+        except ConfigError as error:
+            problems.append(f"{path}: {error}")
+    return problems
 
 
 def load_settings(
@@ -36,7 +49,7 @@ def load_settings(
     values |= _from_environment(environment)
     values |= _from_flags(flags)
     settings = Settings(**values)  # type: ignore[arg-type]
-    _check_together(settings)
+    check_together(settings)
     return settings
 
 
@@ -61,7 +74,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, SettingValue]
             continue
         setting = by_variable.get(variable)
         if setting is None:
-            guess = _closest(variable, [*by_variable, *_FOREIGN_VARIABLES])
+            guess = closest(variable, [*by_variable, *_FOREIGN_VARIABLES])
             raise ConfigError(f"environment variable {variable} is no setting{guess}")
         try:
             values[setting.name] = setting.parse(environment[variable])
@@ -71,43 +84,18 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, SettingValue]
 
 
 def _from_file(path: str) -> dict[str, SettingValue]:
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode()
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(
-            f"configuration file {path} cannot be read: {error.strerror or error}"
-        ) from error
-    except ValueError as error:  # both UnicodeDecodeError and TOMLDecodeError, which has the line
-        raise ConfigError(f"configuration file {path} is not TOML: {error}") from error
-    values: dict[str, SettingValue] = {}
-    for key, value in document.items():
-        setting = SETTINGS.get(key)
-        place = f"{path}:{_line_of(key, text)}"
-        if setting is None:
-            raise ConfigError(f"{place}: {key} is no setting{_closest(key, list(SETTINGS))}")
-        try:
-            values[key] = setting.accept(value)
-        except ValueError as error:
-            raise ConfigError(f"{place}: {key}: {error}") from None
+    values, problems = read_file(path)
+    if problems:
+        raise ConfigError("\n".join(problems))
     return values
 
 
-def _line_of(key: str, text: str) -> int:
-    pattern = re.compile(rf"""^\s*\[*\s*["']?{re.escape(key)}["']?\s*[=\].]""")
-    for number, line in enumerate(text.splitlines(), start=1):
-        if pattern.match(line):
-            return number
-    return 1
+def check_together(settings: Settings) -> None:
+    """Refuse settings that are right each for itself and wrong beside each other.
 
-
-def _closest(wrong: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(known)}"
-
-
-def _check_together(settings: Settings) -> None:
+    Raises:
+        ConfigError: naming both.
+    """
     if settings.port == settings.web_port != 0:
         raise ConfigError(
             f"--port and --web-port are both {settings.port}: give them different numbers"

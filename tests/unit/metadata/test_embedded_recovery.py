@@ -266,7 +266,6 @@ async def test_older_log_beside_a_newer_snapshot_is_skipped(
     await store.close()
 
 
-@pytest.mark.goal("core.U1", part="embedded metadata")
 async def test_foreign_folder_is_refused(tmp_path: Path, runtime: Runtime) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"")
     with pytest.raises(FormatError, match=r"holiday\.jpg"):
@@ -274,7 +273,6 @@ async def test_foreign_folder_is_refused(tmp_path: Path, runtime: Runtime) -> No
     assert not (tmp_path / "log").exists()
 
 
-@pytest.mark.goal("core.U1", part="embedded metadata")
 async def test_log_of_another_kind_is_refused(tmp_path: Path, runtime: Runtime) -> None:
     journal = await Journal.open(
         runtime.disk, f"{tmp_path}/log", kind=b"LEDG", replay=lambda place, data: None
@@ -284,7 +282,6 @@ async def test_log_of_another_kind_is_refused(tmp_path: Path, runtime: Runtime) 
         await EmbeddedStore.open(runtime, str(tmp_path))
 
 
-@pytest.mark.goal("core.U1", part="embedded metadata")
 async def test_unknown_record_is_named_with_its_place(tmp_path: Path, runtime: Runtime) -> None:
     journal = await Journal.open(
         runtime.disk, f"{tmp_path}/log", kind=b"META", replay=lambda place, data: None

@@ -21,7 +21,6 @@ async def store() -> MetadataStore:
     return await open_store("memory:", real_runtime())
 
 
-@pytest.mark.goal("core.U2")
 async def test_first_start_finalizes_the_highest_levels(store: MetadataStore) -> None:
     levels = await check_features(store, {"a": LevelRange(1, 3), "b": LevelRange(0, 2)})
     assert levels == {"a": 3, "b": 2}
@@ -30,7 +29,6 @@ async def test_first_start_finalizes_the_highest_levels(store: MetadataStore) ->
     assert node.value == b'{\n "format": 1,\n "features": {\n  "a": 3,\n  "b": 2\n }\n}'
 
 
-@pytest.mark.goal("core.U2")
 async def test_later_start_changes_nothing(store: MetadataStore) -> None:
     await check_features(store)
     before = await store.revision()
@@ -38,7 +36,6 @@ async def test_later_start_changes_nothing(store: MetadataStore) -> None:
     assert await store.revision() == before
 
 
-@pytest.mark.goal("core.U2")
 @pytest.mark.parametrize(
     ("levels", "named"),
     [
@@ -63,7 +60,6 @@ async def test_older_level_in_range_is_kept(store: MetadataStore) -> None:
     assert await check_features(store, {"a": LevelRange(1, 3)}) == {"a": 2}
 
 
-@pytest.mark.goal("core.U1", part="features")
 @pytest.mark.parametrize(
     ("value", "named"),
     [

@@ -161,5 +161,5 @@ def test_every_setting_is_described():
 def test_reference_page_is_what_the_definition_says():
     page = ROOT / "docs" / "reference" / "settings.md"
     assert page.read_text() == settings_reference.render(), (
-        "run: python -m anabranch.server.settings_reference > docs/reference/settings.md"
+        "run: anabranch config docs > docs/reference/settings.md"
     )

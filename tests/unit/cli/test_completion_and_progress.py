@@ -1,0 +1,78 @@
+"""Shell completion, asked for as bash does it; and the line that shows how far work is."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli.progress import Progress
+
+SCRIPTS = Path(sys.executable).parent
+ASK_BASH = """
+eval "$(anabranch --show-completion)"
+COMP_WORDS=({words}) COMP_CWORD={at}
+_anabranch_completion anabranch
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def in_shell(*command: str, **variables: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+    path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60,
+        env=environment | {"PATH": path} | variables,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("anabranch con", ["consume", "config"]),
+        ("anabranch config ''", ["init", "check", "docs"]),
+        ("anabranch standalone --log-f", ["--log-format"]),
+        ("anabranch standalone --log-level ''", ["debug", "info", "warning", "error"]),
+        ("anabranch produce t --compression z", ["zlib", "zstd"]),
+    ],
+)
+def test_bash_offers_commands_flags_and_values(words: str, offered: list[str]) -> None:
+    script = ASK_BASH.format(words=words, at=len(words.split()) - 1)
+    assert sorted(in_shell("bash", "--norc", "-c", script).split()) == sorted(offered)
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [("zsh", "#compdef anabranch"), ("fish", "complete --command anabranch"), ("bash", "complete")],
+)
+def test_every_shell_gets_a_script(shell: str, said: str) -> None:
+    # What the flag prints from inside that shell, whichever this test runs in.
+    assert said in in_shell("anabranch", _ANABRANCH_COMPLETE=f"source_{shell}")
+
+
+def test_progress_is_one_line_that_goes_away() -> None:
+    now_s = 0.0
+    out = io.StringIO()
+    progress = Progress(out, now_s=lambda: now_s, shown=True)
+    progress.tell(1, 0)
+    assert out.getvalue() == "", "short work says nothing"
+    now_s = 2.0
+    progress.tell(1000, 900)
+    progress.tell(1001, 900)
+    assert out.getvalue() == "\r1000 sent, 900 acknowledged, 450 per second"
+    progress.end()
+    assert out.getvalue().endswith(f"\r{'':<43}\r")
+    assert progress.seconds == 2.0
+
+
+def test_progress_is_for_terminals_only() -> None:
+    now_s = 0.0
+    out = io.StringIO()
+    progress = Progress(out, now_s=lambda: now_s)
+    now_s = 9.0
+    progress.tell(5, 5)
+    progress.end()
+    assert out.getvalue() == ""
