@@ -29,12 +29,11 @@ from anabranch.journal.format import (
     RECORD_HEADER_BYTES,
     seed_of,
 )
-from anabranch.managed_ledger import ledger_ids
+from anabranch.ledgers import catalog, ledger_ids
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.features import FEATURES_PATH
 from anabranch.runtime.real import real_runtime
-from anabranch.runtime.tasks import Tasks
 from anabranch.testing.planted import child_command
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
@@ -229,7 +228,7 @@ async def test_every_file_and_document_is_one_of_those_above(data: Path) -> None
     store = await EmbeddedStore.open(real_runtime(), str(data / "metadata"))
     documents = await store.children("/anabranch")
     await store.close()
-    assert documents == ["features", "ledger-ids"]
+    assert documents == ["features", "ledger-ids", "storage-catalog"]
 
 
 async def with_snapshot(data: Path) -> Path:
@@ -237,8 +236,8 @@ async def with_snapshot(data: Path) -> Path:
     folder = data / "metadata"
     store = await EmbeddedStore.open(real_runtime(), str(folder), snapshot_after_bytes=1)
     await store.put("/anabranch/test", b"")
-    assert store._snapshot_task is not None
-    await asyncio.wait([store._snapshot_task])
+    assert store._backing._snapshot_task is not None
+    await asyncio.wait([store._backing._snapshot_task])
     await store.close()
     return folder / "snapshot"
 
@@ -270,51 +269,62 @@ async def change_document(data: Path, path: str, change: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("path", "change", "named"),
     [
         pytest.param(
+            FEATURES_PATH,
             {"format": UNKNOWN},
             f"/anabranch/features has format {UNKNOWN}: this build knows 1",
             marks=pytest.mark.goal("core.U1", part="features", broken_by="features_of_any_version"),
             id="format",
         ),
         pytest.param(
+            FEATURES_PATH,
             {"features": {"metadata-layout": 1, "ledger-layout": UNKNOWN}},
             f"ledger-layout is at {UNKNOWN}, this build knows 1 to 1",
             marks=pytest.mark.goal("core.U2", part="above", broken_by="feature_levels_unchecked"),
             id="level above",
         ),
         pytest.param(
+            FEATURES_PATH,
             {"features": {"metadata-layout": 0, "ledger-layout": 1}},
             "metadata-layout is at 0, this build knows 1 to 1",
             marks=pytest.mark.goal("core.U2", part="below", broken_by="feature_levels_unchecked"),
             id="level below",
         ),
         pytest.param(
+            FEATURES_PATH,
             {"features": {"metadata-layout": 1, "ledger-layout": 1, "time-travel": 1}},
             "time-travel is at 1, this build knows 0 to 0",
             marks=pytest.mark.goal("core.U2", part="unknown", broken_by="feature_levels_unchecked"),
             id="unknown feature",
         ),
+        pytest.param(
+            catalog.PATH,
+            {"version": UNKNOWN},
+            f"/anabranch/storage-catalog has version {UNKNOWN}; this build knows 1",
+            marks=pytest.mark.goal("core.U1", part="catalog", broken_by="catalog_of_any_version"),
+            id="catalog",
+        ),
     ],
 )
-async def test_levels_of_another_build_refuse_the_start(
-    data: Path, change: dict[str, object], named: str
+async def test_document_of_another_build_refuses_the_start(
+    data: Path, path: str, change: dict[str, object], named: str
 ) -> None:
-    await change_document(data, FEATURES_PATH, change)
+    await change_document(data, path, change)
     assert named in refusal("--data", data)
     store = await EmbeddedStore.open(real_runtime(), str(data / "metadata"))
-    found = await store.get(FEATURES_PATH)
+    found = await store.get(path)
     assert json.loads(found.value).items() >= change.items(), "a refused start changes nothing"
     await store.close()
 
 
-@pytest.mark.goal("core.U1", part="ledger ids", broken_by="ledger_ids_of_any_version")
+@pytest.mark.goal("core.U1", part="ledger ids", broken_by="counter_of_any_version")
 async def test_counter_of_an_unknown_version_gives_no_ledger_id() -> None:
     store = await open_store("memory:", real_runtime())
     document = {"format": "anabranch.ledger-ids", "version": UNKNOWN, "next": 7}
     await store.put(ledger_ids.PATH, json.dumps(document).encode())
-    ids = ledger_ids.LedgerIds(store, Tasks(lambda *_: None))
+    ids = ledger_ids.LedgerIds(store, real_runtime())
     with pytest.raises(FormatError, match=f"/anabranch/ledger-ids has version {UNKNOWN}"):
         await ids.next()
     assert json.loads((await store.get(ledger_ids.PATH)).value) == document

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.journal.format import FORMAT_VERSION as JOURNAL_VERSION
-from anabranch.managed_ledger.ledger_ids import LedgerIds
 from anabranch.metadata import commands, snapshot
+from anabranch.metadata.counters import BlockCounter
 from anabranch.metadata.features import LevelRange
 from anabranch.testing.planted import original, planted
 
 
 @planted("journal_of_any_version", target="anabranch.journal.format:check_header")
-def journal_of_any_version(header: bytes, path: str, kind: bytes, segment: int) -> None:
+def journal_of_any_version(header: bytes, path: str, kind: bytes, segment: int) -> int:
     """A segment is read whatever version its header says."""
     known = header[:8] + JOURNAL_VERSION.to_bytes(2, "big") + header[10:]
-    original("journal_of_any_version")(known, path, kind, segment)
+    return int(original("journal_of_any_version")(known, path, kind, segment))
 
 
 @planted("snapshot_of_any_version", target="anabranch.metadata.snapshot:SnapshotReader.__init__")
@@ -53,10 +53,16 @@ def features_of_any_version(value: bytes) -> Any:
     return original("features_of_any_version")(_with(value, format=1))
 
 
-@planted("ledger_ids_of_any_version", target="anabranch.managed_ledger.ledger_ids:_decode")
-def ledger_ids_of_any_version(value: bytes) -> Any:
-    """The counter of ledger ids is read whatever version it says."""
-    return original("ledger_ids_of_any_version")(_with(value, version=1))
+@planted("counter_of_any_version", target="anabranch.metadata.counters:BlockCounter._decode")
+def counter_of_any_version(self: BlockCounter, value: bytes) -> Any:
+    """A counter, as that of the ledger ids, is read whatever version it says."""
+    return original("counter_of_any_version")(self, _with(value, version=1))
+
+
+@planted("catalog_of_any_version", target="anabranch.ledgers.catalog:decode_catalog")
+def catalog_of_any_version(value: bytes) -> Any:
+    """The catalog of storage clusters is read whatever version it says."""
+    return original("catalog_of_any_version")(_with(value, version=1))
 
 
 @planted("feature_levels_unchecked", target="anabranch.metadata.features:check_levels")
@@ -64,8 +70,8 @@ def feature_levels_unchecked(levels: Mapping[str, int], build: Mapping[str, Leve
     """A process starts on data that needs another build."""
 
 
-@planted("document_without_a_test", target="anabranch.managed_ledger.ledger_ids:LedgerIds._reserve")
-async def document_without_a_test(self: LedgerIds) -> None:
+@planted("document_without_a_test", target="anabranch.metadata.counters:BlockCounter._advance")
+async def document_without_a_test(self: BlockCounter, floor: int, count: int) -> Any:
     """A document is kept whose version nobody checks."""
-    await self._metadata.put("/anabranch/scratch", b"{}")
-    await original("document_without_a_test")(self)
+    await self._store.put("/anabranch/scratch", b"{}")
+    return await original("document_without_a_test")(self, floor, count)
