@@ -115,6 +115,15 @@ class _Following(Consumer):
             raise
         self._by_time = not isinstance(to, MessageId)
 
+    def _is_before_start(self, found: MessageId) -> bool:
+        # A seek whose answer was lost may have moved the broker back; the reader was told that
+        # it is where it was, and goes on there.
+        start = self.start_id
+        assert start is not None
+        if start.position != LATEST.position and found.position < start.position:
+            return True
+        return super()._is_before_start(found)
+
     def is_ahead(self, last: MessageId, mark_delete: MessageId | None) -> bool:
         """Whether there is something between what was read and the last message."""
         if last.entry_id < 0:

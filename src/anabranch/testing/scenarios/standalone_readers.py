@@ -85,12 +85,13 @@ async def wander(reader: Reader, seen: SeenInOrder, runtime: Runtime, reach: Rea
         seen.see(message)
 
 
-async def read_all(reader: Reader, seen: SeenInOrder) -> None:
-    """Read until nothing is left."""
+async def read_all(reader: Reader, seen: SeenInOrder) -> bool:
+    """Read until nothing is left; return whether the topic is empty then."""
     while True:
         try:
             if not await reader.has_message_available():
-                return
+                last, _ = await reader.attachment.last_message_id()
+                return last.entry_id < 0
         except (OutcomeUnknown, BrokerRefused):
             await asyncio.sleep(PATIENCE_S)
             continue
