@@ -211,12 +211,11 @@ def prove_all(
     record: dict[Key, Proof],
     *,
     jobs: int,
-    minutes: float | None,
+    end_s: float | None,
     path: Path,
 ) -> tuple[int, int]:
     """Prove what is wanted, keeping each proof; return how many failed and were not tried."""
     progress = Progress(wanted, record, jobs)
-    end_s = time.monotonic() + minutes * 60 if minutes is not None else None
     by_bug: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in wanted:
         by_bug[candidate.bug.name].append(candidate)
@@ -278,6 +277,7 @@ def _chosen(
 def main(arguments: Sequence[str]) -> int:
     """Prove what is asked for: 0 all found, 1 some not, 2 wrong arguments, 130 if stopped."""
     options = _parse(arguments)
+    end_s = None if options.minutes is None else time.monotonic() + options.minutes * 60
     bugs = load_bugs()
     try:
         if options.small:
@@ -294,9 +294,7 @@ def main(arguments: Sequence[str]) -> int:
         green = green_by_results(load_results(ROOT)) if options.after_tests else set()
         red_already = _without_bugs([c for c in wanted if c.function not in green], options.jobs)
         wanted = [c for c in wanted if c.function not in red_already]
-        failed, left_out = prove_all(
-            wanted, record, jobs=options.jobs, minutes=options.minutes, path=RECORD
-        )
+        failed, left_out = prove_all(wanted, record, jobs=options.jobs, end_s=end_s, path=RECORD)
     except KeyboardInterrupt:
         print("stopped; the proofs reported so far are recorded", file=sys.stderr)
         return _INTERRUPTED
