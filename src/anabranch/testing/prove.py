@@ -284,8 +284,9 @@ def main(arguments: Sequence[str]) -> int:
             return check_smallness(bugs, options.names)
         candidates = candidates_of(collect_claims(ROOT), bugs)
         record = {key: proof for key, proof in load_record().items() if key in candidates}
-        wanted = _chosen(options, candidates, valid_proofs(bugs, record.values()), bugs)
-        held = len(candidates) - len(wanted)
+        valid = valid_proofs(bugs, record.values())
+        wanted = _chosen(options, candidates, valid, bugs)
+        held = len(valid - {candidate.key for candidate in wanted})
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
