@@ -83,6 +83,7 @@ class Following:
         if log.is_storing:
             return []  # two snapshots cannot be written at once; the leader will offer it again
         self.is_installing = True
+        log.begin_install()
         return [InstallSnapshot(position, request.content)]
 
     def snapshot_installed(self, position: LogPosition, snapshot_bytes: int) -> list[Instruction]:

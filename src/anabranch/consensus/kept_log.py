@@ -185,6 +185,10 @@ class KeptLog:
         self.tail.forget_up_to(min(position.index, needed_from))
         return self.once_promised(DropLog(position))
 
+    def begin_install(self) -> None:
+        """Another voter's snapshot is on its way to the disk: the own one is not taken."""
+        self._schedule.give_up()
+
     def snapshot_installed(self, position: LogPosition, snapshot_bytes: int) -> list[Instruction]:
         """Another voter's snapshot took the place of the own log."""
         assert position.index > self.committed_index, "the own log is as new as that"

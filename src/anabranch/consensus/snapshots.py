@@ -48,6 +48,11 @@ class SnapshotSchedule:
         self.being_stored = True
         return True
 
+    def give_up(self) -> None:
+        """Another snapshot is about to take the place of the planned one."""
+        assert not self.being_stored, "two snapshots cannot be written at once"
+        self.planned_index = None
+
     def cut_behind(self, index: int) -> None:
         """The log lost records: a seal behind one of them seals nothing whole."""
         if self.planned_index is not None and index < self.planned_index:

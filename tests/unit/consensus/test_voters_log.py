@@ -9,6 +9,7 @@ from anabranch.consensus.events import (
     Append,
     Appended,
     AppendFailed,
+    Apply,
     DropLog,
     InstallSnapshot,
     Opened,
@@ -81,6 +82,20 @@ def test_snapshot_takes_the_place_of_a_log_that_is_behind() -> None:
     assert step.replica.applied == position
     known = step(Received(2, offer))
     assert known == [ELECTION, Send(2, AppendReply(1, 0, accepted=True, index=50))]
+
+
+def test_no_own_snapshot_is_taken_while_another_is_installed() -> None:
+    step = Driven(snapshot_after_bytes=30)
+    records = (command(1, 1), command(1, 2))
+    assert Seal() in step(Received(2, AppendRequest(1, 1, BEGINNING, records, 2)))
+    offer = SnapshotRequest(1, LogPosition(1, 50), b"state")
+    assert InstallSnapshot(LogPosition(1, 50), b"state") in step(Received(2, offer))
+    step(Appended(0))
+    applied = [*step(Appended(1)), *step(Appended(2))]
+    assert applied[:2] == [Apply(record, None) for record in records]
+    assert TakeSnapshot(LogPosition(1, 2)) not in applied
+    step(SnapshotInstalled(LogPosition(1, 50), 5))
+    assert step.replica.applied == LogPosition(1, 50)
 
 
 def test_follower_far_behind_is_sent_a_snapshot() -> None:

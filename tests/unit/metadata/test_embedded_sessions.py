@@ -119,7 +119,6 @@ async def test_handle_on_a_failed_store_does_not_wait_for_a_session(
     await store.close()
 
 
-@pytest.mark.goal("core.U1", part="embedded metadata")
 async def test_folder_of_format_1_is_read_and_goes_on(tmp_path: Path, runtime: Runtime) -> None:
     shutil.copytree(CORPUS / "format-1", tmp_path / "store")
     store = await EmbeddedStore.open(runtime, str(tmp_path / "store"))

@@ -200,7 +200,7 @@ async def agree(world: World, witness: Witness, promises: Promises) -> None:
 
 def judge(world: World, witness: Witness, promises: Promises) -> None:
     """Compare what clients were promised with what the voters hold."""
-    trees = [state.nodes_of(server.tree) for server in witness.servers.values()]
+    trees = [state.nodes_of(server.machine) for server in witness.servers.values()]
     assert trees[0] == trees[1] == trees[2], "the states of the voters differ"
     nodes = {path: entry for path, entry in trees[0].items() if path.count("/") == 2}
     for path, value in promises.acknowledged.items():

@@ -86,7 +86,7 @@ class VoterServer:
             voters=voters,
             pace=character.pace,
         )
-        self.tree = state.decode("", None)[0]
+        self.machine = state.decode("", None)[0]
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._journal: Journal
         self._tasks = Tasks(self._broke)
@@ -101,7 +101,7 @@ class VoterServer:
         """Read the log back, then take part until the disk fails."""
         await self._disk.make_folder(FOLDER)
         content = await self._disk.read(SNAPSHOT) if await self._disk.exists(SNAPSHOT) else None
-        self.tree, position = state.decode(SNAPSHOT, content)
+        self.machine, position = state.decode(SNAPSHOT, content)
         self._step(events.Opened(position, len(content or b"")))
         self._journal = await Journal.open(
             self._disk,
@@ -141,8 +141,8 @@ class VoterServer:
                     self._witness.wrote(record, term_before)
                 self._journal.append(log.encode(record), partial(self._appended, record.index))
             case events.Apply(record, ticket):
-                state.apply(self.tree, record)
-                self._witness.applied(record, self.tree.revision)
+                state.apply(self.machine, record)
+                self._witness.applied(record, self.machine.tree.revision)
                 self._answer(ticket, Status.DONE)
             case events.Send(to, message):
                 self._say(to, message)
@@ -162,7 +162,7 @@ class VoterServer:
             case events.Seal():
                 self._first_kept_segment = self._journal.roll()
             case events.TakeSnapshot(position):
-                content = state.encode(self.tree, position)
+                content = state.encode(self.machine, position)
                 done = events.SnapshotStored(position, len(content))
                 self._tasks.spawn("snapshot", self._store(content, done))
             case events.InstallSnapshot(position, content):
@@ -193,7 +193,7 @@ class VoterServer:
         except OSError as error:
             raise StorageError(f"cannot store a snapshot: {error}") from error
         if isinstance(done, events.SnapshotInstalled):
-            self.tree, _ = state.decode(SNAPSHOT, content)
+            self.machine, _ = state.decode(SNAPSHOT, content)
             self._witness.snapshots_installed += 1
         self._step(done)
 
@@ -241,7 +241,7 @@ class VoterServer:
         if ticket is None:
             return
         frames, number, path = self._callers.pop(ticket)
-        found = self.tree.entry(path) if path and status is Status.DONE else None
+        found = self.machine.tree.entry(path) if path and status is Status.DONE else None
         value = b"" if found is None else found.value
         frames.send(ANSWER_FRAME, ANSWER.pack(number, status, leader) + value)
 

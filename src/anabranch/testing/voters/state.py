@@ -1,10 +1,10 @@
-"""The state that the voters replicate: the metadata tree, its commands and its snapshots."""
+"""The state that the voters replicate: that of the metadata store, its commands and snapshots."""
 
 from anabranch.consensus.log import BEGINNING, LogPosition, LogRecord
 from anabranch.metadata import commands, snapshot
 from anabranch.metadata.entries import Entry
+from anabranch.metadata.state_machine import StateMachine
 from anabranch.metadata.store import Put
-from anabranch.metadata.tree import Tree
 
 
 def put_command(path: str, value: bytes, wall_ms: int) -> bytes:
@@ -12,38 +12,43 @@ def put_command(path: str, value: bytes, wall_ms: int) -> bytes:
     return commands.encode(commands.Write(wall_ms, [Put(path, value)]))
 
 
-def apply(tree: Tree, record: LogRecord) -> None:
+def apply(machine: StateMachine, record: LogRecord) -> None:
     """Let a committed record take effect."""
-    command = commands.decode(record.payload)
-    assert isinstance(command, commands.Write), "the voters are asked for nothing else"
-    tree.apply(command.operations, epoch=record.term, wall_ms=command.wall_ms)
+    machine.apply(commands.decode(record.payload), epoch=record.term)
 
 
-def nodes_of(tree: Tree) -> dict[str, Entry]:
-    """Everything a tree holds."""
+def nodes_of(machine: StateMachine) -> dict[str, Entry]:
+    """Every node."""
     nodes: dict[str, Entry] = {}
-    view = tree.freeze()
+    view = machine.tree.freeze()
     while page := view.next_page():
         nodes.update(page)
-    tree.release(view)
+    machine.tree.release(view)
     return nodes
 
 
-def encode(tree: Tree, position: LogPosition) -> bytes:
-    """A snapshot of a tree, which includes the record at a position."""
-    content = snapshot.encode_header(snapshot.SnapshotHeader(position, tree.counters))
-    nodes = list(nodes_of(tree).items())
-    content += snapshot.encode_sessions({})
-    return content + snapshot.encode_nodes(nodes) + snapshot.encode_end(len(nodes))
+def encode(machine: StateMachine, position: LogPosition) -> bytes:
+    """A snapshot, which includes the record at a position."""
+    header = snapshot.SnapshotHeader(position, machine.tree.counters, machine.last_session)
+    nodes = list(nodes_of(machine).items())
+    return b"".join(
+        (
+            snapshot.encode_header(header),
+            snapshot.encode_sessions(machine.sessions),
+            snapshot.encode_nodes(nodes),
+            snapshot.encode_end(len(nodes)),
+        )
+    )
 
 
-def decode(file: str, content: bytes | None) -> tuple[Tree, LogPosition]:
-    """The tree of a snapshot and its position; an empty one if there is no snapshot."""
+def decode(file: str, content: bytes | None) -> tuple[StateMachine, LogPosition]:
+    """The state in a snapshot and its position; an empty one if there is no snapshot."""
     if content is None:
-        return Tree(), BEGINNING
+        return StateMachine(), BEGINNING
     reader = snapshot.SnapshotReader(file, content)
-    tree = Tree(reader.header.counters)
+    machine = StateMachine(reader.header.counters, reader.header.last_session)
+    machine.sessions.update(reader.sessions)
     for nodes in reader.blocks():
         for path, entry in nodes:
-            tree.load(path, entry)
-    return tree, reader.header.position
+            machine.tree.load(path, entry)
+    return machine, reader.header.position
