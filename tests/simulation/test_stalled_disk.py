@@ -10,15 +10,17 @@ from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
 from anabranch.testing.simulation import World
 from anabranch.testing.simulation.process import ProcessFailed
+from anabranch.testing.simulation.streams import RECEIVE_BYTES_MAX
 
+TOPIC = "persistent://public/default/stalled"
 HIGH = 200_000
 LOW = 100_000
 PAYLOAD_BYTES = 10_000
 PRODUCERS = 4
-MESSAGES_EACH = 100
+MESSAGES_EACH = 400
 STALL_S = 20.0
-RECEIVED_BYTES_MAX = 128 * 1024
-"""What a connection may have received when it is paused."""
+RECEIVED_BYTES_MAX = RECEIVE_BYTES_MAX + 2 * PAYLOAD_BYTES
+"""What a connection may have received when it is paused: with the rest of a frame before it."""
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,7 +50,7 @@ async def stall_and_go_on(world: World) -> None:
             runtime,
             on_failure=lambda name, error: world.fail(ProcessFailed(name), error),
         )
-        producer = await client.producer("persistent://public/default/stalled")
+        producer = await client.producer(TOPIC, batching=None, send_timeout_s=None)
         await stalled.wait()
         waiting = [await producer.send_soon(bytes(PAYLOAD_BYTES)) for _ in range(MESSAGES_EACH)]
         await asyncio.gather(*waiting)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from anabranch.testing.simulation.process import Incarnation
 
 Address = tuple[str, int]
+RECEIVE_BYTES_MAX = 256 * 1024
+"""Handed to a handler at once, as by the real loops."""
 _HIGH_WATER_BYTES = 64 * 1024
 _LOW_WATER_BYTES = 16 * 1024
 _RETRANSMISSION_S = (0.2, 3.0)
@@ -211,6 +213,9 @@ class Endpoint:
         if not data:
             self._end_of_stream()
             return
+        if len(data) > RECEIVE_BYTES_MAX:
+            inbound.appendleft((now, data[RECEIVE_BYTES_MAX:]))
+            data = data[:RECEIVE_BYTES_MAX]
         link = self.peer.out
         if len(data) > 1 and link.rng.random() < link.conditions.split:
             cut = link.rng.randrange(1, len(data))
