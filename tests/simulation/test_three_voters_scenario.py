@@ -5,7 +5,7 @@ import pytest
 from anabranch.testing.planted import applied
 from anabranch.testing.simulation.scenario import load_scenarios, run_seed
 
-SEEDS_UNTIL_FOUND = 40
+SEEDS_UNTIL_FOUND = 100
 CLIENT_OPERATIONS_MIN = 2000
 
 

@@ -7,6 +7,7 @@ the clients' puts are compared with the three trees.
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Final
 
 from anabranch.consensus.election import Voters
@@ -57,34 +58,44 @@ class Hunter:
         self._eagerness = self._rng.choice((0.3, 0.9))
         self._hesitation_s = self._rng.choice((0.001, 0.01, 0.1))
         self._cuts_share = self._rng.choice((0.1, 0.5, 0.9))
-        witness.on_elected = lambda voter: self._consider("elected", voter)
-        witness.on_vote = lambda voter: self._consider("voter", voter)
+        witness.on_elected = self._elected
+        witness.on_vote = self._voted
 
     def stop(self) -> None:
         """No more."""
         self._left = 0
 
-    def _consider(self, what: str, voter: int) -> None:
-        eagerness = self._eagerness if what == "elected" else self._eagerness / 4
-        if self._left and self._rng.random() < eagerness:
-            self._left -= 1
-            self._world.reach(f"hunted {what}")
-            delay_s = self._rng.uniform(0.0, self._hesitation_s)
+    def _elected(self, voter: int) -> None:
+        if self._is_tempted("elected", self._eagerness):
             process = self._world.process(host_of(voter))
-            self._after(delay_s, process, self._strike)
+            strike = self._isolate if self._rng.random() < self._cuts_share else self._kill
+            self._after(self._rng.uniform(0.0, self._hesitation_s), process, strike)
 
-    def _after(self, delay_s: float, process: Process, what: object) -> None:
-        self._world.loop.call_later(delay_s, what, process, context=self._world.context)  # type: ignore[arg-type]
+    def _voted(self, voter: int) -> None:
+        # At once: what a voter has told and not made durable is lost only before its next sync.
+        if self._is_tempted("voter", self._eagerness / 3):
+            delay_s = self._rng.uniform(0.0, self._world.conditions.sync_s)
+            self._after(delay_s, self._world.process(host_of(voter)), self._kill)
 
-    def _strike(self, process: Process) -> None:
+    def _is_tempted(self, what: str, eagerness: float) -> bool:
+        if not self._left or self._rng.random() >= eagerness:
+            return False
+        self._left -= 1
+        self._world.reach(f"hunted {what}")
+        return True
+
+    def _after(self, delay_s: float, process: Process, what: Callable[[Process], None]) -> None:
+        self._world.loop.call_later(delay_s, what, process, context=self._world.context)
+
+    def _isolate(self, process: Process) -> None:
+        name = process.machine.name
+        rest = [host_of(voter) for voter in VOTERS if host_of(voter) != name]
+        others = self._rng.sample(rest, self._rng.choice((1, 2)))
+        cut = self._world.network.partition([name], others)
+        self._after(self._rng.uniform(0.1, 1.5), process, lambda _: cut.heal())
+
+    def _kill(self, process: Process) -> None:
         if not process.alive:
-            return
-        if self._rng.random() < self._cuts_share:
-            name = process.machine.name
-            rest = [host_of(voter) for voter in VOTERS if host_of(voter) != name]
-            others = self._rng.sample(rest, self._rng.choice((1, 2)))
-            cut = self._world.network.partition([name], others)
-            self._after(self._rng.uniform(0.1, 1.5), process, lambda _: cut.heal())
             return
         if self._rng.random() < 0.5:
             process.crash()
