@@ -158,14 +158,16 @@ class KeptLog:
             self.committed_index = index
         instructions: list[Instruction] = []
         at, end = self.applied.index, min(self.committed_index, self.durable_index)
+        if at >= end:
+            return instructions
         while at < end:
             at += 1
             record = self.tail.get(at)
-            self.applied = record.position
             if record.kind is RecordKind.COMMAND:
                 instructions.append(Apply(record, self._tickets.pop(at, None)))
             if self._schedule.due(at):
                 instructions.append(TakeSnapshot(record.position))
+        self.applied = record.position
         if self._alone:
             self.tail.forget_up_to(at)
         return instructions

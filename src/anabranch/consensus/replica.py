@@ -207,7 +207,7 @@ class Replica:
     def _write_next(
         self, kind: RecordKind, payload: bytes, ticket: int | None
     ) -> list[Instruction]:
-        record = LogRecord(self._election.term, self._log.last.index + 1, kind, payload)
+        record = LogRecord(self._election.term, self._log.tail.last_index + 1, kind, payload)
         return self._log.write(record, ticket)
 
     def _replicate(self) -> list[Instruction]:

@@ -64,7 +64,7 @@ class Followers:
         follower = self._followers[voter]
         instructions: list[Instruction] = []
         while (
-            follower.following < tail.last.index
+            follower.following < tail.last_index
             and follower.in_flight < self._pace.requests_in_flight_max
         ):
             if follower.following < tail.begin.index:

@@ -19,6 +19,11 @@ class LogTail:
         """The newest record, durable or not."""
         return self._records[-1].position if self._records else self.begin
 
+    @property
+    def last_index(self) -> int:
+        """Of the newest record."""
+        return self.begin.index + len(self._records)
+
     def append(self, record: LogRecord) -> None:
         """Add the record that follows the last."""
         self._records.append(record)
