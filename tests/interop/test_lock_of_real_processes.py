@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,11 @@ async def test_the_lock_of_a_killed_holder_changes_hands(tmp_path: Path) -> None
 
 @pytest.mark.goal("core.M10", part="served", broken_by="held_ignores_lease")
 async def test_a_stopped_holder_never_acts_after_its_successor_began(tmp_path: Path) -> None:
-    async with (
-        served_store(f"{tmp_path}/store") as url,
-        Holder(url, "ash", TIMEOUT_S) as ash,
-        Holder(url, "birch", TIMEOUT_S) as birch,
-    ):
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(served_store(f"{tmp_path}/store"))
+        ash = await stack.enter_async_context(Holder(url, "ash", TIMEOUT_S))
         first = await ash.until("acts")
+        birch = await stack.enter_async_context(Holder(url, "birch", TIMEOUT_S))
         await birch.until("waits")
         ash.signal(signal.SIGSTOP)
         held = await birch.until("held")
