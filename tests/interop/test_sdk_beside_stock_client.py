@@ -130,7 +130,7 @@ async def test_what_the_stock_client_sends_the_sdk_reads(
 
 
 async def test_acknowledged_parts_of_a_batch_do_not_come_to_the_stock_client_either(
-    sdk: Client, stock: Any, topic: str, server: Standalone
+    sdk: Client, stock: Any, topic: str
 ) -> None:
     consumer = await sdk.consumer(topic, "s", subscription_type="shared")
     producer = await sdk.producer(topic, batching=Batching(messages_max=10, delay_s=1.0))
@@ -142,8 +142,7 @@ async def test_acknowledged_parts_of_a_batch_do_not_come_to_the_stock_client_eit
         await consumer.acknowledge(message, wait=True)
     await consumer.close()
     other = stock.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
-    # Pulsar keeps parts of a batch only if it is told to.
-    left = range(1, 10, 2) if server.name == "anabranch" else range(10)
+    left = range(1, 10, 2)
     assert [other.receive(RECEIVE_MS).data() for _ in left] == [b"%d" % number for number in left]
     with pytest.raises(pulsar.Timeout):
         other.receive(300)
