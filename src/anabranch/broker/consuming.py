@@ -103,7 +103,11 @@ async def _subscription(
         subscription = topic.read_from(name, start)
     if request.start_message_rollback_duration_sec > 0:
         ago_ms = request.start_message_rollback_duration_sec * 1000
-        await subscription.seek_to_time(session.broker.clock.wall_ms() - ago_ms)
+        try:
+            await subscription.seek_to_time(session.broker.clock.wall_ms() - ago_ms)
+        except BaseException:
+            subscription.end_if_abandoned()
+            raise
     return subscription
 
 

@@ -26,6 +26,7 @@ class Acking:
         self._group: dict[Position, tuple[int, int]] = {}
         """Entries, with the messages that are left of them and their size."""
         self._up_to: AckedId | None = None
+        self._up_to_id: MessageId | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self, message_id: MessageId, *, cumulative: bool) -> None:
@@ -34,7 +35,9 @@ class Acking:
         position = Position(ledger_id, entry_id)
         if cumulative:
             left = self.batches.acknowledge_cumulative(position, batch_index, batch_size)
-            self._up_to = acked_id(position, left, batch_size)
+            if self._up_to_id is None or message_id >= self._up_to_id:
+                self._up_to_id = message_id
+                self._up_to = acked_id(position, left, batch_size)
         elif len(self._group) < limits.ACK_GROUP_IDS_MAX:
             left = self.batches.acknowledge(position, batch_index, batch_size)
             self._group[position] = (left, batch_size)
@@ -74,7 +77,7 @@ class Acking:
             return
         if self._up_to is not None:
             connection.write_soon([ack(self._consumer_id, CUMULATIVE, [self._up_to])])
-            self._up_to = None
+            self._up_to = self._up_to_id = None
         if self._group:
             ids = [acked_id(entry, left, size) for entry, (left, size) in self._group.items()]
             connection.write_soon([ack(self._consumer_id, INDIVIDUAL, ids)])
@@ -86,5 +89,5 @@ class Acking:
             self._timer.cancel()
             self._timer = None
         self._group = {}
-        self._up_to = None
+        self._up_to = self._up_to_id = None
         self.batches = BatchAcks()

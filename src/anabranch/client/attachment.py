@@ -73,13 +73,15 @@ class Attachment:
             async with asyncio.timeout(self.client.open_timeout_s):
                 await self._ready
         except TimeoutError:
+            self.abandon()
             raise Unreachable(
                 f"{self.topic} could not be opened within {self.client.open_timeout_s:g} s: "
                 f"{self._trouble}"
             ) from self._trouble
-        finally:
-            if self._ready.cancelled():
-                self.abandon()
+        except asyncio.CancelledError:
+            # Perhaps in the very moment in which it was attached.
+            self.abandon()
+            raise
 
     def abandon(self) -> None:
         """Close without waiting for anybody."""

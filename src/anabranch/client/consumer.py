@@ -115,6 +115,8 @@ class Consumer(Attachment):
             return
         messages = unpack(delivered, self._topic_text)
         charged = len(messages)
+        if charged != 1 or messages[0].problem is not None or delivered.ack_set:
+            charged = messages_charged(delivered)
         if self.start_id is not None:
             messages = [message for message in messages if not self._is_before_start(message.id)]
         if messages and (size := messages[0].id.batch_size):
@@ -164,7 +166,7 @@ class Consumer(Attachment):
                 f"a {self._settings.subscription_type} subscription has no order to acknowledge by"
             )
         if len(self._again):
-            self._again.drop(done.position)
+            self._again.drop(done)
         if wait:
             await self._acking.and_wait(done, cumulative=cumulative)
         else:
@@ -179,7 +181,7 @@ class Consumer(Attachment):
             delay_s = self._settings.negative_ack_delay_s
         refused = message if isinstance(message, MessageId) else message.id
         loop = asyncio.get_running_loop()
-        self._again.add(refused.position, loop.time() + delay_s)
+        self._again.add(refused, loop.time() + delay_s)
         self._watch_again(loop)
 
     def _watch_again(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -194,9 +196,11 @@ class Consumer(Attachment):
         loop = asyncio.get_running_loop()
         due = self._again.take(loop.time())
         self._watch_again(loop)
+        if not due:
+            return
         if self._epoch is not None:
             self.redeliver()
-        elif self.connection is not None and due:
+        elif self.connection is not None:
             self._acking.send()
             again = requests.redeliver(self._id, [message_id(*position) for position in due])
             self.connection.write_soon([encode(again)])

@@ -133,10 +133,28 @@ def check_outgoing(message: Outgoing) -> None:
     """
     if message.value is not None and not isinstance(message.value, bytes | bytearray | memoryview):
         raise InputError(f"a message is bytes or None, not {type(message.value).__name__}")
-    if message.event_time_ms is not None and not 0 <= message.event_time_ms < 2**63:
-        raise InputError(f"event_time_ms must not be negative: {message.event_time_ms}")
-    if not 0 <= message.sequence_id < 2**63:
-        raise InputError(f"sequence_id must not be negative: {message.sequence_id}")
+    for name, number in (
+        ("event_time_ms", message.event_time_ms),
+        ("sequence_id", message.sequence_id),
+    ):
+        if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
+            raise InputError(f"{name} must be a whole number and not negative: {number!r}")
+    if message.ordering_key is not None and not isinstance(message.ordering_key, bytes):
+        raise InputError(f"an ordering key is bytes, not {type(message.ordering_key).__name__}")
+    _check_texts(message)
+
+
+def _check_texts(message: Outgoing) -> None:
+    texts = [text for pair in (message.properties or {}).items() for text in pair]
+    if not isinstance(message.key, bytes | None):
+        texts.append(message.key)
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"a key or property is text, not {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"a key or property that is no valid text: {text!r}") from None
 
 
 def bits_of(words: Sequence[int] | None, count: int) -> int:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch import limits
+from anabranch.client.answers import Answer, fail_all
 from anabranch.client.attachment import Attachment
 from anabranch.client.compression import compression_number
 from anabranch.client.connection import BrokerConnection, BrokerRefused
@@ -27,7 +28,6 @@ from anabranch.wire import SendReceipt, encode, requests, send_frame
 if TYPE_CHECKING:
     from anabranch.client.client import Client
 
-_Answer = asyncio.Future[MessageId]
 _REFUSED = frozenset(
     {ServerError.ChecksumError, ServerError.MetadataError, ServerError.NotAllowedError}
 )
@@ -51,10 +51,10 @@ class Producer(Attachment):
         self._epoch = -1
         self._next_sequence_id = 0
         self._batch: list[Outgoing] = []
-        self._batch_waiters: list[_Answer] = []
+        self._batch_waiters: list[Answer] = []
         self._batch_bytes = 0
         self._batch_timer: asyncio.Handle | None = None
-        self._in_flight: InFlight[_Answer] = InFlight()
+        self._in_flight: InFlight[Answer] = InFlight()
         self._expiry: asyncio.TimerHandle | None = None
         self._flushing: list[tuple[int, asyncio.Future[None]]] = []
         self._closing = False
@@ -144,7 +144,7 @@ class Producer(Attachment):
             f"the broker takes at most {self.client.message_bytes_max}"
         )
 
-    def _accept(self, message: Outgoing, size: int, sequence_id: int | None) -> _Answer:
+    def _accept(self, message: Outgoing, size: int, sequence_id: int | None) -> Answer:
         if sequence_id is None:
             message = message._replace(sequence_id=self._next_sequence_id)
         elif sequence_id < self._next_sequence_id:
@@ -172,7 +172,7 @@ class Producer(Attachment):
             )
         return answer
 
-    def _send_alone(self, message: Outgoing, size: int) -> _Answer:
+    def _send_alone(self, message: Outgoing, size: int) -> Answer:
         entry = self._packer.single(message, self.client.runtime.clock.wall_ms())
         if len(entry) > self.client.message_bytes_max:
             self._refuse_size(len(entry))
@@ -200,7 +200,7 @@ class Producer(Attachment):
         entry: bytes,
         first: int,
         last: int,
-        waiters: list[_Answer],
+        waiters: list[Answer],
         size: int,
         is_batch: bool,
     ) -> None:
@@ -228,7 +228,7 @@ class Producer(Attachment):
                 return
             connection.write_soon(self._frame(op))
 
-    def _frame(self, op: Op[_Answer]) -> list[Buffer]:
+    def _frame(self, op: Op[Answer]) -> list[Buffer]:
         highest = op.highest_sequence_id if op.is_batch else None
         return send_frame(self._id, op.sequence_id, op.count, op.entry, highest_sequence_id=highest)
 
@@ -261,15 +261,18 @@ class Producer(Attachment):
             if self.connection is not None:
                 self.connection.abort()
         elif (op := self._in_flight.refused(sequence_id)) is not None:
-            self._fail(op, BrokerRefused(code, text))
+            if op.tries > 1:  # an earlier copy may be stored
+                self._fail(op, OutcomeUnknown(f"sent {op.tries} times, then refused: {text}"))
+            else:
+                self._fail(op, BrokerRefused(code, text))
 
-    def _settled(self, op: Op[_Answer]) -> None:
+    def _settled(self, op: Op[Answer]) -> None:
         self._room.give_back(op.count, op.room_bytes)
         if self._flushing:
             self._wake_flushing()
 
-    def _fail(self, op: Op[_Answer], error: Exception) -> None:
-        _fail_all(op.waiters, error)
+    def _fail(self, op: Op[Answer], error: Exception) -> None:
+        fail_all(op.waiters, error)
         self._settled(op)
 
     def _watch_time(self) -> None:
@@ -385,16 +388,9 @@ class Producer(Attachment):
         if self.closed:
             self.detach(connection)
             return
-        if self._epoch == 0 or not self.name:
+        if self.attachments == 0:
             self._next_sequence_id = max(self._next_sequence_id, answer.last_sequence_id + 1)
         self.name = self._packer.producer_name = answer.producer_name
         self._packer.schema_version = answer.schema_version
         self.connection = connection
         self._pump()
-
-
-def _fail_all(waiters: list[_Answer], error: Exception) -> None:
-    for answer in waiters:
-        if not answer.done():
-            answer.set_exception(error)
-            answer.exception()  # a caller who does not look is not an error of the loop

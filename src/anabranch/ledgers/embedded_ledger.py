@@ -64,7 +64,9 @@ class EmbeddedReader:
             moves = ledger.moves
             try:
                 return await self._read(first, min(last, ledger.last_entry_id), max_bytes)
-            except (Corruption, NotFound):
+            except (Corruption, NotFound) as error:
+                if not self._home.living(ledger):
+                    raise NotFound(f"ledger {ledger.ledger_id} was deleted") from error
                 if ledger.moves == moves:
                     raise
 

@@ -18,6 +18,7 @@ from anabranch.errors import (
     AnabranchError,
     Corruption,
     FormatError,
+    InputError,
     OutcomeUnknown,
     StorageError,
     StoreFailed,
@@ -151,6 +152,11 @@ class EmbeddedBacking(Backing):
     async def propose(self, command: Command) -> Answer:
         """See `Backing.propose`: the answer comes when the command is durable and applied."""
         payload = commands.encode(command)
+        if log.HEADER_BYTES + len(payload) > limits.JOURNAL_RECORD_BYTES_MAX:
+            raise InputError(
+                f"a command of {len(payload)} bytes, "
+                f"at most {limits.JOURNAL_RECORD_BYTES_MAX - log.HEADER_BYTES} fit a log record"
+            )
         await self._budget.take(len(payload))
         if self._closed:
             self._budget.give_back(len(payload))
@@ -212,7 +218,13 @@ class EmbeddedBacking(Backing):
 
     def _apply(self, record: log.LogRecord, ticket: int | None) -> None:
         # From the record, not from what the caller passed: what is shown is what a restart shows.
-        effect = self.apply(commands.decode(record.payload), record.term)
+        try:
+            effect = self.apply(commands.decode(record.payload), record.term)
+        except Exception as error:
+            # What follows in the log must not be applied, nor answered, without this.
+            if self._ready.done():
+                self._fail(StoreFailed(f"log record {record.index} cannot be applied: {error!r}"))
+            raise
         if ticket is not None:
             self._answer(ticket, effect)
 

@@ -145,7 +145,7 @@ class Tree:
         return stat_of(path, new, moment.session)
 
     def _put_next(self, put: Put, moment: _Moment) -> Outcome:
-        parent = parent_of(put.path)
+        parent = parent_of(f"{put.path}0")  # of "/" too, below which a name may be all digits
         if (below := self._make_ancestors(put.path, moment)) is not None:
             return below
         number = self._next_number(put)
@@ -155,7 +155,7 @@ class Tree:
         return stat_of(path, self._create(path, put, moment), moment.session)
 
     def _next_number(self, put: Put) -> int:
-        number = self._entries[parent_of(put.path)].next_sequence
+        number = self._entries[parent_of(f"{put.path}0")].next_sequence
         # Somebody may have put a node of that very name; a number is never issued twice.
         while f"{put.path}{number:010}" in self._entries:
             number += 1

@@ -193,7 +193,9 @@ class Producer:
 
     def _done(self, seq: int, result: Any, message_id: Any) -> None:
         if result == pulsar.Result.Ok:
-            outcome, place, error = Outcome.OK, place_of(message_id), ""
+            # A broker that knows a message already does not say where it is.
+            known = message_id.entry_id() >= 0
+            outcome, place, error = Outcome.OK, place_of(message_id) if known else None, ""
         else:
             outcome = Outcome.FAIL if result in _CERTAIN_FAILURES else Outcome.UNKNOWN
             place, error = None, str(result)

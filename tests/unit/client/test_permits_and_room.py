@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from anabranch.client.later import Later
+from anabranch.client.message import MessageId
 from anabranch.client.permits import Permits
 from anabranch.client.room import Room
 from anabranch.errors import ConfigError
@@ -141,14 +142,23 @@ async def test_nobody_overtakes_those_who_have_room_and_do_not_know() -> None:
 
 def test_later_gives_what_is_due_in_order() -> None:
     later = Later()
-    later.add(Position(2, 1), 5.0)
-    later.add(Position(1, 9), 5.0)
-    later.add(Position(1, 1), 9.0)
-    later.add(Position(3, 3), 4.0)
-    later.drop(Position(3, 3))
+    later.add(MessageId(2, 1), 5.0)
+    later.add(MessageId(1, 9), 5.0)
+    later.add(MessageId(1, 1), 9.0)
+    later.add(MessageId(3, 3), 4.0)
+    later.drop(MessageId(3, 3))
     assert later.next_s() == 5.0
     assert later.take(4.9) == []
     assert later.take(5.0) == [Position(1, 9), Position(2, 1)]
     assert (len(later), later.next_s()) == (1, 9.0)
     later.clear()
     assert later.next_s() is None
+
+
+def test_an_entry_comes_again_for_any_of_its_messages() -> None:
+    later = Later()
+    for index in range(3):
+        later.add(MessageId(1, 1, -1, index, 3), 1.0)
+    later.drop(MessageId(1, 1, -1, 1, 3))
+    assert later.take(1.0) == [Position(1, 1)]
+    assert len(later) == 0

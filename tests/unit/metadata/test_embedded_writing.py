@@ -12,13 +12,15 @@ from anabranch import limits
 from anabranch.errors import (
     AlreadyClosed,
     BadVersion,
+    InputError,
     OutcomeUnknown,
     StorageError,
     StoreFailed,
 )
+from anabranch.metadata.commands import Restore
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.snapshot import SnapshotReader
-from anabranch.metadata.store import ABSENT, Put
+from anabranch.metadata.store import ABSENT, Put, Record
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.real import real_runtime
@@ -236,4 +238,20 @@ async def test_close_does_not_wait_for_a_whole_snapshot(runtime: Runtime, tmp_pa
     assert not (folder / "snapshot").exists()
     again = await EmbeddedStore.open(runtime, str(folder))
     assert len(await again.children("/n")) == 10_000
+    await again.close()
+
+
+async def test_a_command_too_large_for_the_log_leaves_no_hole_in_it(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    store = await EmbeddedStore.open(runtime, str(tmp_path / "store"))
+    large = [Record(f"/{number}", bytes(limits.MIB), 0, 0, 0) for number in range(17)]
+    with pytest.raises(InputError, match="fit a log record"):
+        await store.backing.propose(Restore(0, large))
+    await store.put("/after", b"kept")
+    await store.close()
+    again = await EmbeddedStore.open(runtime, str(tmp_path / "store"))
+    node = await again.get("/after")
+    assert node is not None
+    assert node.value == b"kept"
     await again.close()

@@ -220,10 +220,10 @@ class Link:
                 welcome = await connection.welcome
         except TimeoutError:
             self._last_error = f"{address} does not answer"
-        except (OSError, Unreachable) as error:
-            self._last_error = f"{address}: {error}"
         except (SessionExpired, InputError) as error:
             self._refused(error)
+        except (OSError, UnicodeError, AnabranchError) as error:
+            self._last_error = f"{address}: {error}"
         else:
             if self._alive or not hello.session:
                 self._attached(connection, welcome, sent_s)

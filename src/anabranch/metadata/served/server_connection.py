@@ -164,8 +164,12 @@ class ServerConnection:
     async def _greet(self, hello: pb.Hello) -> None:
         try:
             session, secret = await self._find_session(hello)
-        except AnabranchError as error:
+        except (SessionExpired, InputError) as error:
             self._refuse(error)
+            return
+        except AnabranchError as error:
+            # Not the client's fault, and perhaps over soon: it comes again.
+            self.hang_up(str(error))
             return
         server = self._server
         known = server.backing.machine.sessions.get(session)
@@ -259,6 +263,8 @@ class ServerConnection:
             return Write(wall_ms, operations, self._session, write.number, write.answered_below)
         if kind == "restore":
             records = [messages.record_from(record) for record in request.restore.records]
+            if len(records) > limits.METADATA_COMMAND_OPERATIONS_MAX:
+                raise ProtocolError(f"a restore of {len(records)} nodes at once")
             for record in records:
                 check_record(record)
                 if record.session is not None:

@@ -165,6 +165,17 @@ class Sequences:
         assert await store.children("/q") == [f"n-{i:010}" for i in range(3)]
         assert (await node_at(store, stats[2].path)).value == b"2"
 
+    async def test_a_name_below_the_root_may_be_the_number_alone(
+        self, store: MetadataStore
+    ) -> None:
+        first = await store.put("/", b"", sequential=True)
+        second = await store.put("/", b"", sequential=True)
+        assert first.path < second.path
+        assert {name for name in await store.children("/") if name.isdigit()} == {
+            first.path[1:],
+            second.path[1:],
+        }
+
     async def test_names_of_one_parent_share_the_numbers(self, store: MetadataStore) -> None:
         first = await store.put("/q/a-", b"", sequential=True)
         second = await store.put("/q/", b"", sequential=True)

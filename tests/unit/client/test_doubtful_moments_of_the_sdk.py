@@ -1,0 +1,165 @@
+"""What a client must not get wrong: bad values, lost answers, cancelled opens, words taken back."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from served_client import TOPIC, served
+
+from anabranch.client import Batching, packing
+from anabranch.client.consumer import Consumer
+from anabranch.client.producer import Producer
+from anabranch.client.settings import ProducerSettings
+from anabranch.errors import ConfigError, InputError, OutcomeUnknown
+from anabranch.generated.pulsar_api_pb2 import ServerError
+from anabranch.ids import TopicName
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"event_time_ms": time.time()},
+        {"event_time_ms": -1},
+        {"key": "\ud800"},
+        {"key": 7},
+        {"ordering_key": "text"},
+        {"properties": {"a": 1}},
+        {"properties": {"\ud800": "b"}},
+    ],
+)
+async def test_a_bad_message_is_refused_and_its_batch_goes_on(wrong: dict[str, Any]) -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=Batching(delay_s=0.01))
+        first = await producer.send_soon(b"before")
+        with pytest.raises(InputError):
+            await producer.send_soon(b"wrong", **wrong)
+        assert (await producer.send(b"after")).position == (await first).position
+
+
+async def test_unreadable_batches_do_not_use_up_the_permits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served() as (_, client):
+        batching = Batching(messages_max=10, delay_s=1)
+        producer = await client.producer(TOPIC, batching=batching, compression="zlib")
+        for _ in range(100):
+            await producer.send_soon(b"x")
+        await producer.flush()
+
+        def unknown(_number: int, _data: Any, _size: int) -> bytes:
+            raise ConfigError("this codec is not installed")
+
+        monkeypatch.setattr(packing, "decompress", unknown)
+        consumer = await client.consumer(TOPIC, "s", initial_position="earliest", queue_messages=20)
+        for _ in range(10):
+            message = await consumer.receive()
+            with pytest.raises(ConfigError):
+                _ = message.value
+            await consumer.acknowledge(message)
+
+
+async def test_a_refused_message_comes_again_though_its_neighbour_is_done() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=Batching(messages_max=2, delay_s=1))
+        consumer = await client.consumer(TOPIC, "s", subscription_type="shared")
+        await asyncio.gather(*[await producer.send_soon(value) for value in (b"0", b"1")])
+        first, second = await consumer.receive(), await consumer.receive()
+        consumer.negative_acknowledge(first, delay_s=0.05)
+        await consumer.acknowledge(second)
+        assert (await consumer.receive()).value == b"0"
+
+
+async def test_a_refusal_taken_back_moves_nothing() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=None)
+        consumer = await client.consumer(TOPIC, "s")
+        for number in range(3):
+            await producer.send(b"%d" % number)
+        first, _ = await consumer.receive(), await consumer.receive()
+        consumer.negative_acknowledge(first, delay_s=0.05)
+        await consumer.acknowledge(first)
+        await asyncio.sleep(0.1)
+        assert (await consumer.receive()).value == b"2"
+
+
+async def test_a_cumulative_acknowledgement_does_not_go_back() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=None)
+        consumer = await client.consumer(TOPIC, "s")
+        for number in range(6):
+            await producer.send(b"%d" % number)
+        seen = [await consumer.receive() for _ in range(6)]
+        await consumer.acknowledge(seen[4], cumulative=True)
+        await consumer.acknowledge(seen[1], cumulative=True)
+        await consumer.close()
+        again = await client.consumer(TOPIC, "s")
+        assert (await again.receive()).value == b"5"
+
+
+async def test_a_copy_that_is_refused_says_nothing_of_the_first() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=None)
+        producer.on_receipt = lambda *_: None  # type: ignore[method-assign]
+        answer = await producer.send_soon(b"stored")
+        await asyncio.sleep(0.05)
+        assert producer.connection is not None
+        producer.connection.abort()
+        while producer.connection is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        producer.on_send_error(0, ServerError.NotAllowedError, "not any more")
+        with pytest.raises(OutcomeUnknown, match="sent 2 times"):
+            await answer
+        consumer = await client.consumer(TOPIC, "s", initial_position="earliest")
+        assert (await consumer.receive()).value == b"stored"
+
+
+async def test_an_open_cancelled_as_it_succeeds_leaves_nothing_attached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cancel: list[Callable[[], object]] = []
+    attach = Consumer.attach
+
+    async def attach_and_cancel(self: Consumer, connection: Any) -> None:
+        await attach(self, connection)
+        asyncio.get_running_loop().call_soon(cancel[0])
+
+    async with served() as (_, client):
+        monkeypatch.setattr(Consumer, "attach", attach_and_cancel)
+        opening = asyncio.ensure_future(client.consumer(TOPIC, "s"))
+        cancel.append(opening.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        monkeypatch.setattr(Consumer, "attach", attach)
+        await client.consumer(TOPIC, "s")
+
+
+class LoadingBroker:
+    """A connection whose first answer is lost; the next says what the broker has stored."""
+
+    closed = False
+    writable = True
+
+    def __init__(self) -> None:
+        self.producers: dict[int, Producer] = {}
+        self.requests = 0
+
+    def new_request_id(self) -> int:
+        return self.requests
+
+    async def request(self, _number: int, _parts: list[bytes]) -> Any:
+        self.requests += 1
+        if self.requests == 1:
+            raise OutcomeUnknown("the connection was lost")
+        return SimpleNamespace(last_sequence_id=41, producer_name="p", schema_version=b"")
+
+
+async def test_sequence_ids_go_on_although_the_first_attempt_failed() -> None:
+    client, broker = SimpleNamespace(new_id=lambda: 1), LoadingBroker()
+    producer = Producer(cast("Any", client), TopicName.parse(TOPIC), ProducerSettings(name="p"))
+    with pytest.raises(OutcomeUnknown):
+        await producer.attach(cast("Any", broker))
+    await producer.attach(cast("Any", broker))
+    assert producer._next_sequence_id == 42
