@@ -49,6 +49,8 @@ class Subscription:
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
         self._seeking = False
+        self._moving = False
+        """A seek waits for the disk; nothing is sent meanwhile."""
         self._awaited: asyncio.TimerHandle | None = None
         """Until it fires, consumers that a seek closed are expected back."""
 
@@ -155,14 +157,17 @@ class Subscription:
     async def seek(self, position: Position, ack_set: Sequence[int] = ()) -> None:
         """Go on from a position, durably; of a batch there only with the messages of a set.
 
+        If that cannot be stored the consumers are closed all the same, and come back to where
+        they were.
+
         Raises:
             Refused: if a seek is under way.
             InputError: if the set is larger than any batch can be; nothing was changed.
+            AnabranchError: if it could not be stored; the cursor has not moved.
         """
         self._begin_seek()
         try:
-            self._move(position, ack_set)
-            await self.cursor.flushed()
+            await self._move(position, ack_set)
         finally:
             self._seeking = False
 
@@ -179,8 +184,7 @@ class Subscription:
                 self._visibility.last_readable(),
                 lambda entry: _is_published_before(entry, time_ms),
             )
-            self._move(self._ledger.next_position(EARLIEST if earlier is None else earlier))
-            await self.cursor.flushed()
+            await self._move(self._ledger.next_position(EARLIEST if earlier is None else earlier))
         finally:
             self._seeking = False
 
@@ -189,9 +193,22 @@ class Subscription:
             raise Refused(ServerError.UnknownError, f"a seek of {self.name} is under way")
         self._seeking = True
 
-    def _move(self, position: Position, ack_set: Sequence[int] = ()) -> None:
-        """Move the cursor and send everybody away: what is in their queues is of before."""
-        self.cursor.reset(position, ack_set)
+    async def _move(self, position: Position, ack_set: Sequence[int] = ()) -> None:
+        """Move the cursor and send everybody away: what is in their queues is of before.
+
+        Those who come while it is not durable yet wait: it may turn out not to have moved.
+        """
+        moved = self.cursor.move(position, ack_set)
+        self._moving = True
+        try:
+            self._send_away()
+            await moved
+        finally:
+            self._moving = False
+            self._rewind()
+            self.wake()
+
+    def _send_away(self) -> None:
         consumers = list(self.consumers)
         for consumer in consumers:
             assert self._dispatcher is not None
@@ -211,7 +228,7 @@ class Subscription:
         """Send what can be sent now, and no more at once than a peer's socket can answer for."""
         dispatcher = self._dispatcher
         batches = 0
-        while dispatcher is not None and not self._reading and not self._resting:
+        while dispatcher is not None and not (self._reading or self._resting or self._moving):
             if batches == limits.DISPATCH_BATCHES_PER_TURN_MAX:
                 self._resting = True
                 asyncio.get_running_loop().call_soon(self._rested)

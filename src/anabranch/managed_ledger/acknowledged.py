@@ -154,6 +154,12 @@ class Acknowledged:
         if ack_set:
             self.acknowledge_batch(position, ack_set)
 
+    def moved_to(self, position: Position, ack_set: Sequence[int] = ()) -> "Acknowledged":
+        """What there would be after `reset`; this one stays as it is."""
+        moved = Acknowledged(self._chain, self.mark_delete)
+        moved.reset(position, ack_set)
+        return moved
+
     def forget_trimmed(self) -> None:
         """Drop what is known of ledgers that are no longer in the chain."""
         for ledger_id in [i for i in self._ranges if not self._chain.entries_of(i)]:

@@ -8,6 +8,7 @@ durability meanwhile share the next one. Where they go is `stored_cursor`'s.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anabranch import limits
@@ -57,6 +58,15 @@ def check_properties_size(names: Iterable[str], values: Iterable[str] = ()) -> N
             f"the properties of a cursor take {size} bytes; "
             f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
         )
+
+
+def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 class Cursor:
@@ -155,6 +165,38 @@ class Cursor:
         self._state.reset(position, ack_set)
         self._changed()
 
+    def move(self, position: Position, ack_set: Sequence[int] = ()) -> asyncio.Future[None]:
+        """Like `reset`, and undone if it cannot be made durable; the future says which.
+
+        If it failed and may yet be what is stored, the managed ledger is lost: only reading the
+        cursor again tells where it is.
+
+        Raises:
+            InputError: at once, if the set is larger than any batch can be; nothing was changed.
+        """
+        before = self._state
+        self._state = before.moved_to(position, ack_set)
+        self._changed()
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                # Here and now: the next write must not carry what is being refused.
+                self._undo(before, error)
+            _settle(moved, error)
+
+        self.flush(done)
+        return moved
+
+    def _undo(self, before: Acknowledged, error: Exception) -> None:
+        self._state = before
+        before.forget_trimmed()
+        self._changed()
+        stored = self._stored
+        if self._error is None and stored is not None and stored.is_in_doubt_after(error):
+            self.stop(error)
+            self._hooks.lost(error)
+
     def forget_trimmed(self) -> None:
         """Drop what is known of ledgers that are no longer in the chain."""
         self._state.forget_trimmed()
@@ -217,18 +259,9 @@ class Cursor:
 
     async def flushed(self) -> None:
         """Wait until everything acknowledged before this call is durable."""
-        future = asyncio.get_running_loop().create_future()
-
-        def done(error: Exception | None) -> None:
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.flush(done)
-        await future
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flush(partial(_settle, durable))
+        await durable
 
     def stop(self, error: Exception) -> None:
         """Write nothing any more; who waits for durability gets the error."""

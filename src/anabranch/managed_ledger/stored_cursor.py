@@ -9,7 +9,7 @@ ledger stays there until that ledger is full or the cursor is closed.
 from collections.abc import Mapping
 
 from anabranch import limits
-from anabranch.errors import Fenced
+from anabranch.errors import Fenced, OutcomeUnknown, StoreFailed
 from anabranch.ledgers.store import LedgerWriter
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.durable_append import append_durably
@@ -29,6 +29,7 @@ class StoredCursor:
 
     __slots__ = (
         "_bytes",
+        "_entry_in_doubt",
         "_env",
         "_in_doubt",
         "_ledger_id",
@@ -52,6 +53,8 @@ class StoredCursor:
         """Appended to it."""
         self._in_doubt = False
         """Whether a write of the node that did not succeed may yet have taken effect."""
+        self._entry_in_doubt = False
+        """Whether the ledger that the node names may hold an entry whose append failed."""
         self._named_properties: Mapping[str, str] | None = None
         """The texts that the node holds beside the name of the ledger; None if not known."""
 
@@ -59,6 +62,10 @@ class StoredCursor:
     def path(self) -> str:
         """The path of the node."""
         return self._node.path
+
+    def is_in_doubt_after(self, error: Exception) -> bool:
+        """Whether the state of a write that failed like this may be what a new owner reads."""
+        return self._entry_in_doubt or isinstance(error, StoreFailed | OutcomeUnknown)
 
     async def write(
         self,
@@ -141,6 +148,7 @@ class StoredCursor:
             # It takes no more entries, or it is unknown which it has: the next write goes to
             # another one, and the node decides which of them counts.
             self._writer = None
+            self._entry_in_doubt |= writer.ledger_id == self._ledger_id
             raise
         self._bytes += len(entry)
 
@@ -153,7 +161,7 @@ class StoredCursor:
             if ledger_id not in (IN_NODE, self._ledger_id) and not was_in_doubt:
                 await discard_ledger(self._env.ledgers, ledger_id)
             raise
-        self._in_doubt = False
+        self._in_doubt = self._entry_in_doubt = False
         await self._discard_all_but(ledger_id)
 
     async def _discard_all_but(self, ledger_id: int) -> None:

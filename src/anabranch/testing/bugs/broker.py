@@ -75,11 +75,11 @@ async def seek_goes_too_far(
 
 
 @planted("seek_moves_one_alone", target="anabranch.broker.subscription:Subscription._move")
-def seek_moves_one_alone(
+async def seek_moves_one_alone(
     self: Subscription, position: Position, ack_set: Sequence[int] = ()
 ) -> None:
     """A seek sends one consumer away; the others go on as if nothing had happened."""
-    self.cursor.reset(position, ack_set)
+    await self.cursor.move(position, ack_set)
     for consumer in self.consumers[:1]:
         self.remove_consumer(consumer)
         consumer.disconnect()
@@ -133,7 +133,8 @@ async def seek_answered_before_durable(
     self: Subscription, position: Position, ack_set: Sequence[int] = ()
 ) -> None:
     """A seek is answered while it is only in memory."""
-    self._move(position, ack_set)
+    self.cursor.reset(position, ack_set)
+    self._send_away()
 
 
 @planted("readers_hold_back_trimming", target="anabranch.managed_ledger.cursors:Cursors.slowest")
