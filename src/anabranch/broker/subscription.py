@@ -11,6 +11,7 @@ from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES, Dispatcher
 from anabranch.broker.refusals import Refused
+from anabranch.broker.stall import Stall, concerns_one_entry
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position
@@ -46,6 +47,7 @@ class Subscription:
         self._read_position = ledger.next_position(cursor.mark_delete)
         self._reading = False
         self._resting = False
+        self._stall = Stall(name, self.wake)
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
         self._seeking = False
@@ -77,6 +79,7 @@ class Subscription:
                     f" consumers are connected",
                 )
             self._dispatcher.add(consumer)
+            self._stall.end()
             return
         dispatcher = DISPATCHERS[type_number]()
         dispatcher.add(consumer)
@@ -107,6 +110,7 @@ class Subscription:
 
     def _rewind(self) -> None:
         self._generation += 1
+        self._stall.end()
         self._read_position = self._ledger.next_position(self.cursor.mark_delete)
 
     # --- what consumers ask ------------------------------------------------------------------
@@ -149,6 +153,8 @@ class Subscription:
                     dispatcher.partly_acknowledged(consumer, position, _bit_count(pending))
             self.cursor.acknowledge(whole)
             dispatcher.acknowledged(consumer, whole)
+        if self._stall.position == self._read_position:
+            self._read_position = self.cursor.next_unacknowledged(self._read_position)
         # Somebody else may have held it, and may be able to take more now.
         self.wake()
 
@@ -239,7 +245,7 @@ class Subscription:
                 return
             replays = _leading_run(dispatcher.replays(wanted))
             start = replays[0] if replays else self._read_position
-            if start > self._visibility.last_readable():
+            if start > self._visibility.last_readable() or start == self._stall.position:
                 return
             count = len(replays) or wanted
             entries = self._ledger.read_cached(start, count, limits.READ_BATCH_BYTES_MAX)
@@ -264,14 +270,26 @@ class Subscription:
         try:
             entries = await self._ledger.read(start, count, limits.READ_BATCH_BYTES_MAX)
         except AnabranchError as error:
-            self._on_failure(error)
-            return
+            if not concerns_one_entry(error):
+                self._on_failure(error)
+                return
+            entries = []
+            if generation == self._generation:
+                self._stall_at(start, replays, error)
+                return
         finally:
             self._reading = False
         if generation == self._generation and not entries:
             self._pass_trimmed(last_seen, replays)
         if generation != self._generation or not entries or self._deliver(entries, replays):
             self.wake()
+
+    def _stall_at(self, start: Position, replays: list[Position], error: Exception) -> None:
+        if not replays:
+            # Where it is now, should a ledger have ended before it meanwhile.
+            start = self._ledger.next_position(self._ledger.previous_position(start))
+            self._read_position = start
+        self._stall.begin(start, error)
 
     def _pass_trimmed(self, last_seen: Position, replays: list[Position]) -> None:
         """Nothing is left up to `last_seen`: it was trimmed while it was being read."""

@@ -4,7 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from anabranch.errors import AlreadyClosed, Corruption, Fenced, InputError, NotFound, StoreBusy
+from anabranch.errors import (
+    AlreadyClosed,
+    Corruption,
+    Fenced,
+    InputError,
+    NotFound,
+    StorageError,
+    StoreBusy,
+)
 from anabranch.journal import Journal, RecordPlace
 from anabranch.ledgers.index import Ledger
 from anabranch.ledgers.records import ENTRY, ENTRY_HEADER, ENTRY_HEADER_BYTES, Close
@@ -60,15 +68,19 @@ class EmbeddedReader:
             raise NotFound(
                 f"ledger {ledger.ledger_id} has entries up to {ledger.last_entry_id}, not {first}"
             )
+        last = min(last, ledger.last_entry_id)
         while True:
             moves = ledger.moves
             try:
-                return await self._read(first, min(last, ledger.last_entry_id), max_bytes)
-            except (Corruption, NotFound) as error:
+                return await self._read(first, last, max_bytes)
+            except (Corruption, NotFound, StorageError) as error:
                 if not self._home.living(ledger):
                     raise NotFound(f"ledger {ledger.ledger_id} was deleted") from error
                 if ledger.moves == moves:
-                    raise
+                    if first == last or isinstance(error, NotFound):
+                        raise
+                    # Damage further on is for those to hear of who begin there.
+                    last = (first + last) // 2
 
     async def _read(self, first: int, last: int, max_bytes: int) -> list[Entry]:
         """Read as the index tells; entries that move meanwhile are not found, or seem damaged."""

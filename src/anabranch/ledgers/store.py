@@ -63,10 +63,12 @@ class LedgerReader(Protocol):
     async def read(self, first: int, last: int, *, max_bytes: int) -> list[Entry]:
         """Entries first..last (inclusive), at least one, then as many as fit `max_bytes`.
 
+        Fewer if a later one is damaged: a read fails only if `first` itself cannot be read.
+
         Raises:
             InputError: if `first` is negative or above `last`.
             NotFound: if `first` is above the last durable entry, or the ledger was deleted.
-            Corruption: if stored bytes are damaged; never returns them.
+            Corruption: if the bytes of `first` are damaged; never returns such.
         """
         ...
 

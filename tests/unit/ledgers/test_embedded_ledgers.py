@@ -231,7 +231,9 @@ async def test_a_damaged_entry_is_reported_with_its_place_and_not_served(folder:
     file = Path(store.journal.files.path(place.segment))
     flip_byte(file, place.offset + 40)
     with pytest.raises(Corruption, match=f"{file.name} at byte {place.offset}"):
-        await reader.read(5, 9, max_bytes=MANY)
+        await reader.read(7, 9, max_bytes=MANY)
+    before = await reader.read(5, 9, max_bytes=MANY)
+    assert [entry.entry_id for entry in before] == [5, 6], "a read ends before the damage"
     assert len(await reader.read(0, 6, max_bytes=MANY)) == 7
     assert len(await reader.read(8, 19, max_bytes=MANY)) == 12
 
