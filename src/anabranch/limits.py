@@ -62,6 +62,8 @@ DISPATCH_BATCHES_PER_TURN_MAX: Final = 4
 """Batches that a subscription sends from the cache before it looks whether its peers keep up."""
 UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
 """A consumer of a shared subscription gets no more until it has acknowledged down to half of it."""
+UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX: Final = 200_000
+"""A shared subscription sends nothing new until its consumers have acknowledged down to half."""
 UNREADABLE_ENTRY_RETRY_S: Final = 60.0
 """How long a subscription waits at an entry that cannot be read before it tries again."""
 RETURN_AFTER_SEEK_S_MAX: Final = 60.0

@@ -5,13 +5,14 @@ A `Dispatcher` owns the consumers of one subscription and the read position. The
 entries were taken. Nothing here reads, writes metadata, or waits.
 """
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.refusals import Refused
+from anabranch.broker.replays import Replays
 from anabranch.ids import Position
 from anabranch.wire import ServerError
 
@@ -139,8 +140,10 @@ class SharedDispatcher:
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
         self._turn = 0
-        self._replay: list[Position] = []
+        self._replays = Replays()
         self._redeliveries: dict[Position, int] = {}
+        self._blocked = False
+        """Too much is unacknowledged: nothing new is sent until half of it is settled."""
 
     def add(self, consumer: Consumer) -> None:
         """See `Dispatcher.add`."""
@@ -151,22 +154,24 @@ class SharedDispatcher:
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
-        self._put_back(consumer.pending)
+        self._replays.add(consumer.pending)
         consumer.pending = {}
         if self.consumers:
             return False
-        self._replay = []
+        self._replays.clear()
         self._redeliveries = {}
         return True
 
     def entries_wanted(self) -> int:
         """See `Dispatcher.entries_wanted`."""
+        if self._check_bound() and not self._replays:
+            return 0
         wanted = sum(consumer.entries_wanted() for consumer in self.consumers if consumer.can_take)
         return min(wanted, limits.READ_BATCH_ENTRIES_MAX)
 
     def replays(self, count: int) -> list[Position]:
         """See `Dispatcher.replays`."""
-        return self._replay[:count]
+        return self._replays.lowest(count)
 
     def redelivery_count(self, position: Position) -> int:
         """See `Dispatcher.redelivery_count`."""
@@ -179,6 +184,9 @@ class SharedDispatcher:
             consumer = self._next_consumer()
             if consumer is None:
                 break
+            # What is sent again was counted before: it may go although nothing new may.
+            if self._check_bound() and deliveries[sent].position not in self._replays:
+                break
             share: list[Delivery] = []
             permits = consumer.permits
             for delivery in deliveries[sent : sent + limits.ROUND_ROBIN_ENTRIES_MAX]:
@@ -187,11 +195,12 @@ class SharedDispatcher:
                 permits -= delivery.message_count
                 share.append(delivery)
                 consumer.hold(delivery.position, delivery.message_count)
-            if self._replay:
+            if self._replays:
                 for delivery in share:
-                    self.drop_replay(delivery.position)
+                    self._replays.discard(delivery.position)
             consumer.deliver(share)
             sent += len(share)
+        self._check_bound()  # before anything is settled: having been there is what counts
         return sent
 
     def _next_consumer(self) -> Consumer | None:
@@ -203,15 +212,18 @@ class SharedDispatcher:
         self._turn += 1
         return able[self._turn % len(able)]
 
-    def _put_back(self, positions: Iterable[Position]) -> None:
-        self._replay.extend(positions)
-        self._replay.sort()
+    def _check_bound(self) -> bool:
+        """Whether too much is unacknowledged for anything new to be sent."""
+        unacked = sum(consumer.unacked_messages for consumer in self.consumers)
+        if unacked >= limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX:
+            self._blocked = True
+        elif unacked <= limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX // 2:
+            self._blocked = False
+        return self._blocked
 
     def drop_replay(self, position: Position) -> None:
         """See `Dispatcher.drop_replay`."""
-        index = bisect_left(self._replay, position)
-        if index < len(self._replay) and self._replay[index] == position:
-            del self._replay[index]
+        self._replays.discard(position)
 
     def acknowledged(self, consumer: Consumer, positions: Iterable[Position]) -> None:
         """See `Dispatcher.acknowledged`."""
@@ -220,8 +232,8 @@ class SharedDispatcher:
             holder = consumer if position in consumer.pending else self._holder(position)
             if holder is not None:
                 holder.settle(holder.pending.pop(position))
-            elif self._replay:
-                self.drop_replay(position)
+            elif self._replays:
+                self._replays.discard(position)
 
     def partly_acknowledged(self, consumer: Consumer, position: Position, left: int) -> None:
         """See `Dispatcher.partly_acknowledged`."""
@@ -247,7 +259,7 @@ class SharedDispatcher:
             consumer.settle(messages)
             self._redeliveries[position] = self._redeliveries.get(position, 0) + 1
             taken_back.append(position)
-        self._put_back(taken_back)
+        self._replays.add(taken_back)
         return False
 
 

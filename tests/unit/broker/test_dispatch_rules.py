@@ -159,6 +159,87 @@ def test_too_many_unacknowledged_messages_stop_a_consumer_until_half_are_acknowl
     assert first.unacked_messages == 2 * quarter
 
 
+def test_too_many_unacknowledged_messages_of_all_stop_a_subscription_until_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX", 40)
+    dispatcher = SharedDispatcher()
+    (first, _), (second, _) = consumer(1, permits=1000), consumer(2, permits=1000)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    assert dispatcher.dispatch(entries(*range(100))) == 40
+    assert dispatcher.entries_wanted() == 0, "although both have permits"
+    dispatcher.redeliver(first, None)
+    assert dispatcher.entries_wanted() > 0
+    again = dispatcher.replays(100)
+    assert dispatcher.dispatch([Delivery(each, b"", 1, 1, None) for each in again]) == 20
+    assert dispatcher.entries_wanted() == 0
+    held = [*first.pending, *second.pending]
+    for position in held[:19]:
+        dispatcher.acknowledged(first, [position])
+        assert dispatcher.entries_wanted() == 0
+    dispatcher.acknowledged(first, [held[19]])
+    assert dispatcher.entries_wanted() > 0
+    assert dispatcher.dispatch(entries(*range(40, 100))) == 20
+
+
+def test_what_is_sent_again_may_go_although_nothing_new_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX", 40)
+    dispatcher = SharedDispatcher()
+    first, _ = consumer(1, permits=1000)
+    dispatcher.add(first)
+    assert dispatcher.dispatch(entries(*range(40))) == 40
+    dispatcher.redeliver(first, [Position(1, 7)])
+    assert dispatcher.entries_wanted() > 0
+    assert dispatcher.replays(10) == [Position(1, 7)]
+    assert dispatcher.dispatch(entries(40)) == 0, "39 are unacknowledged: more than half"
+    assert dispatcher.dispatch(entries(7)) == 1
+    assert dispatcher.entries_wanted() == 0
+
+
+def test_the_bound_of_a_subscription_ends_with_those_who_held_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX", 20)
+    dispatcher = SharedDispatcher()
+    (first, _), (second, outlet) = consumer(1, permits=1000), consumer(2)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    assert dispatcher.dispatch(entries(*range(30))) == 20
+    dispatcher.remove(first)
+    second.permits = 1000
+    again = dispatcher.replays(100)
+    assert dispatcher.dispatch([Delivery(each, b"r", 1, 1, None) for each in again]) == 20
+    assert len(outlet.payloads()) == 20
+
+
+class Compared(Position):
+    """Counts comparisons."""
+
+    count = 0
+
+    def __lt__(self, other: object) -> bool:
+        Compared.count += 1
+        return tuple.__lt__(self, other)  # type: ignore[operator]
+
+
+def test_handing_back_many_one_by_one_is_not_quadratic() -> None:
+    dispatcher = SharedDispatcher()
+    first, _ = consumer(1, permits=10_000)
+    dispatcher.add(first)
+    held = [Compared(1, n) for n in range(4000)]
+    assert dispatcher.dispatch([Delivery(each, b"", 1, 0, None) for each in held]) == 4000
+    Compared.count = 0
+    for each in reversed(held):
+        dispatcher.redeliver(first, [each])
+    while again := dispatcher.replays(dispatcher.entries_wanted()):
+        dispatcher.dispatch([Delivery(each, b"", 1, 1, None) for each in again])
+    assert len(first.pending) == 4000
+    assert Compared.count < 4000 * 60
+
+
 def test_parts_of_a_batch_count_by_their_messages() -> None:
     dispatcher = SharedDispatcher()
     (first, _), (second, _) = consumer(1, permits=100), consumer(2)
