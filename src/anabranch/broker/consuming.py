@@ -179,11 +179,15 @@ async def seek(session: "Session", command: BaseCommand) -> None:
             ServerError.MetadataError, "Message id and message publish time were not present"
         )
     _, subscription, _ = _opened(session, request.consumer_id)
-    if by_id:
-        where = request.message_id
-        await subscription.seek(_place_of(where), tuple(where.ack_set))
-    else:
-        await subscription.seek_to_time(request.message_publish_time)
+    try:
+        if by_id:
+            where = request.message_id
+            await subscription.seek(_place_of(where), tuple(where.ack_set))
+        else:
+            await subscription.seek_to_time(request.message_publish_time)
+    finally:
+        # Its reader may have left while the time was being looked for.
+        subscription.end_if_abandoned()
     session.reply(replies.success(request.request_id))
 
 

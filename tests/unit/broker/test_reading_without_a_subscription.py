@@ -10,6 +10,7 @@ from wire_peer import TOPIC, Wire, running_broker
 from anabranch import limits
 from anabranch.broker import Broker
 from anabranch.broker.topic import Topic
+from anabranch.errors import StorageError
 from anabranch.generated.pulsar_api_pb2 import CommandSubscribe
 from anabranch.ids import EARLIEST, Position
 from anabranch.managed_ledger import ManagedLedgerConfig
@@ -252,3 +253,33 @@ async def test_a_subscription_nobody_comes_back_to_after_a_seek_ends(
         await wire.next()
         await asyncio.sleep(0.2)
         assert topic.subscriptions == {}
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_a_reader_that_leaves_during_a_seek_by_time_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    gate = asyncio.Event()
+    async with running_broker(config=ManagedLedgerConfig(entry_cache_bytes_max=0)) as broker:
+        wire, reader = await Wire(broker).connect(), await Wire(broker).connect()
+        await wire.producer()
+        await wire.published(10, list(range(10)))
+        topic = topic_of(broker)
+        await reading(reader, EARLIEST)
+        read = topic.ledger.read
+
+        async def slow(*arguments: Any) -> Any:
+            await gate.wait()
+            if not found:
+                raise StorageError("the disk cannot read")
+            return await read(*arguments)
+
+        monkeypatch.setattr(topic.ledger, "read", slow)
+        reader.send(requests.seek_to_time(1, 9, 5))
+        await reader.quiet()
+        reader.close()
+        await reader.quiet()
+        gate.set()
+        await reader.quiet()
+        assert not topic.subscriptions
+        assert not topic.ledger._cursors._transient
