@@ -12,6 +12,7 @@ from anabranch import limits
 from anabranch.broker import requests
 from anabranch.broker.acknowledging import serve_ack
 from anabranch.broker.consumer import Consumer
+from anabranch.broker.liveness import Liveness
 from anabranch.broker.producer import Producer
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
@@ -69,8 +70,7 @@ class Session:
         self._waits_for_store = False
         self._reading_paused = False
         self._closed_by_us: set[int] = set()
-        self._heard = True
-        self._alive_waiters: list[asyncio.Future[bool]] = []
+        self._life = Liveness()
         self._keep_alive: asyncio.TimerHandle | None = None
         self._cut_off: asyncio.TimerHandle | None = None
         self._log = get_logger("session")
@@ -88,9 +88,7 @@ class Session:
 
     def data_received(self, data: bytes, /) -> None:
         """See `ConnectionHandler.data_received`."""
-        self._heard = True
-        if self._alive_waiters:
-            self._tell_alive(True)
+        self._life.heard()
         broken: ProtocolError | None = None
         try:
             commands = self._decoder.feed(data)
@@ -124,7 +122,7 @@ class Session:
         self.creating.clear()
         if self._keep_alive is not None:
             self._keep_alive.cancel()
-        self._tell_alive(False)
+        self._life.tell(False)
         for producer, topic in self.producers.values():
             topic.remove_producer(producer)
         self.producers.clear()
@@ -134,16 +132,23 @@ class Session:
             subscription.remove_consumer(consumer)
 
     def pause_writing(self) -> None:
-        """See `ConnectionHandler.pause_writing`."""
+        """See `ConnectionHandler.pause_writing`.
+
+        Whoever does not take answers gets no more of them: their requests wait in their socket.
+        """
         self.writable = False
+        self._hold_back()
 
     def resume_writing(self) -> None:
         """See `ConnectionHandler.resume_writing`."""
         if self.closed:
             return
         self.writable = True
+        self._life.heard()
         for _, subscription, _ in list(self.consumers.values()):
             subscription.wake()
+        if self._reading_paused:
+            self._resume_reading()
 
     def write_out(self, parts: list[Buffer]) -> None:
         """Queue buffers; everything of one turn of the loop goes out with one call."""
@@ -190,41 +195,29 @@ class Session:
         if not self._connected:
             self.refuse_connection("no handshake within the keep-alive interval")
             return
-        # A peer whose socket we do not read cannot be heard; it is not dead for that.
-        if not self._heard and not self._reading_paused:
+        assert self._connection is not None
+        silent = self._life.is_silent(self._connection.get_write_buffer_size())
+        if silent and not self._is_unheard_by_choice():
             self._log.warning("keep_alive_missed")
-            assert self._connection is not None
             self._connection.abort()
             return
-        self._heard = False
         self.reply(replies.ping())
         self._schedule_keep_alive()
+
+    def _is_unheard_by_choice(self) -> bool:
+        # A peer whose socket we do not read is not dead for that, unless it does not read either.
+        return self._reading_paused and self.writable
 
     async def is_alive(self) -> bool:
         """Ask the peer for a sign of life; without one in time the connection is cut."""
         if self.closed:
             return False
-        waiter: asyncio.Future[bool] = self.loop.create_future()
-        self._alive_waiters.append(waiter)
         self.reply(replies.ping())
-        # As with keep-alive: the answer of a peer that is not read from cannot be heard.
-        timer = self.loop.call_later(
-            limits.LIVENESS_CHECK_S, lambda: self._tell_alive(self._reading_paused)
-        )
-        try:
-            alive = await waiter
-        finally:
-            timer.cancel()
+        alive = await self._life.sign(otherwise=self._is_unheard_by_choice)
         if not alive and not self.closed and self._connection is not None:
             self._connection.abort()
             self.connection_lost(None)
         return alive
-
-    def _tell_alive(self, alive: bool) -> None:
-        waiters, self._alive_waiters = self._alive_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(alive)
 
     # --- commands ----------------------------------------------------------------------------
 
@@ -271,10 +264,8 @@ class Session:
             self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX
             or self._pending_bytes >= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX
             or self._pressure.is_high
-        ) and not self._reading_paused:
-            self._reading_paused = True
-            assert self._connection is not None
-            self._connection.pause_reading()
+        ):
+            self._hold_back()
         producer.pending += 1
         self.broker.messages_in += send.num_messages
         topic.publish(
@@ -316,10 +307,16 @@ class Session:
         if self._reading_paused:
             self._resume_reading()
 
+    def _hold_back(self) -> None:
+        if not self._reading_paused and self._connection is not None:
+            self._reading_paused = True
+            self._connection.pause_reading()
+
     def _resume_reading(self) -> None:
-        """Read on, unless too much of this connection or of all together is not stored yet."""
+        """Read on, unless the peer does not, or too much of it or of all is not stored yet."""
         if (
-            self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
+            self.writable
+            and self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
             and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
             and not self._waits_for_store
         ):
@@ -328,7 +325,7 @@ class Session:
                 self._pressure.when_low(self._store_has_caught_up)
                 return
             self._reading_paused = False
-            self._heard = True  # what it sent meanwhile is only read from now on
+            self._life.heard()  # what it sent meanwhile is only read from now on
             if not self.closed and self._connection is not None:
                 self._connection.resume_reading()
 
@@ -346,12 +343,20 @@ class Session:
             self.reply(replies.send_error(producer.producer_id, last, code, str(error)))
 
     def _refuse_send(self, producer: Producer, send: Send, code: ServerError, text: str) -> None:
-        def refuse() -> None:
-            if not self.closed and not producer.dropped:
-                sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
-                self.reply(replies.send_error(send.producer_id, sequence_id, code, text))
+        sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
 
-        # Behind the receipts of what was sent before: clients match answers in order.
+        def refuse() -> None:
+            self._pending_publishes -= 1
+            if not self.closed and not producer.dropped:
+                self.reply(replies.send_error(producer.producer_id, sequence_id, code, text))
+            if self._reading_paused:
+                self._resume_reading()
+
+        # Behind the receipts of what was sent before: clients match answers in order. Its entry is
+        # let go of now; that it waits counts.
+        self._pending_publishes += 1
+        if self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX:
+            self._hold_back()
         producer.after_pending(refuse)
 
     def _on_flow(self, flow: Flow) -> None:
