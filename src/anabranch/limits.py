@@ -64,8 +64,9 @@ UNACKED_MESSAGES_PER_CONSUMER_MAX: Final = 50_000
 """A consumer of a shared subscription gets no more until it has acknowledged down to half of it."""
 UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX: Final = 200_000
 """A shared subscription sends nothing new until its consumers have acknowledged down to half."""
-UNREADABLE_ENTRY_RETRY_S: Final = 60.0
-"""How long a subscription waits at an entry that cannot be read before it tries again."""
+UNREADABLE_ENTRY_RETRY_S_MIN: Final = 1.0
+UNREADABLE_ENTRY_RETRY_S_MAX: Final = 60.0
+"""How long a subscription waits at an entry that cannot be read: twice as long each time."""
 RETURN_AFTER_SEEK_S_MAX: Final = 60.0
 """How long a subscription that is not durable outlives a seek, which closes its consumers."""
 ROUND_ROBIN_ENTRIES_MAX: Final = 20

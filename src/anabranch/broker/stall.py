@@ -24,21 +24,24 @@ def concerns_one_entry(error: Exception) -> bool:
 class Stall:
     """Where one subscription waits, if it does."""
 
-    __slots__ = ("_retry", "_said", "_subscription", "_timer", "position")
+    __slots__ = ("_retry", "_said", "_subscription", "_timer", "_wait_s", "position")
 
     def __init__(self, subscription: str, retry: Callable[[], None]) -> None:
         self.position: Position | None = None
         self._subscription = subscription
         self._retry = retry
         self._said: Position | None = None
+        self._wait_s = limits.UNREADABLE_ENTRY_RETRY_S_MIN
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, position: Position, error: Exception) -> None:
         """Wait at a position until `end`, and ask for another try after a while."""
         self.end()
         self.position = position
+        self._wait_s = min(2 * self._wait_s, limits.UNREADABLE_ENTRY_RETRY_S_MAX)
         if self._said != position:
             self._said = position
+            self._wait_s = limits.UNREADABLE_ENTRY_RETRY_S_MIN
             _log.error(
                 "entry_unreadable",
                 subscription=self._subscription,
@@ -46,7 +49,7 @@ class Stall:
                 error=str(error),
             )
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(limits.UNREADABLE_ENTRY_RETRY_S, self._try_again)
+        self._timer = loop.call_later(self._wait_s, self._try_again)
 
     def end(self) -> None:
         """Go on; whoever comes to the place again finds out whether it can be read."""

@@ -1,5 +1,6 @@
 """One entry that cannot be read: who has to wait, who has not, and how to get past it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from wire_peer import TOPIC, Wire, running_broker
 
 from anabranch import limits
 from anabranch.broker import Broker
-from anabranch.errors import Fenced
+from anabranch.broker.stall import Stall
+from anabranch.errors import Fenced, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.managed_ledger import ManagedLedgerConfig
@@ -149,7 +151,7 @@ async def test_an_acknowledgement_goes_past_a_damaged_entry(
 async def test_a_mended_entry_is_delivered_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "UNREADABLE_ENTRY_RETRY_S", 0.05)
+    monkeypatch.setattr(limits, "UNREADABLE_ENTRY_RETRY_S_MIN", 0.05)
     async with damaged_topic(tmp_path, monkeypatch) as (_, wire, _positions, mend):
         wire.session.data_received(flow(1, 100))
         assert await received(wire, 5) == [0, 1, 2, 3, 4]
@@ -171,3 +173,27 @@ async def test_a_lost_log_still_closes_its_topic(
         closed = {(await wire.next()).type for _ in range(2)}
         assert closed == {BaseCommand.CLOSE_CONSUMER, BaseCommand.CLOSE_PRODUCER}
         assert topic.closed
+
+
+async def test_an_unreadable_entry_is_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "UNREADABLE_ENTRY_RETRY_S_MAX", 5.0)
+    loop = asyncio.get_running_loop()
+    waits: list[float] = []
+    call_later = loop.call_later
+
+    def noted(delay_s: float, *rest: Any) -> asyncio.TimerHandle:
+        waits.append(delay_s)
+        return call_later(delay_s, *rest)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    stall = Stall("s", lambda: None)
+    for _ in range(4):
+        stall.begin(Position(1, 5), StorageError("a bad sector"))
+    stall.begin(Position(1, 6), StorageError("another"))
+    assert stall.position == Position(1, 6)
+    stall.end()
+    assert stall.position is None
+    assert waits == [1.0, 2.0, 4.0, 5.0, 1.0]
+    assert [record.message for record in caplog.records] == ["entry_unreadable"] * 2
