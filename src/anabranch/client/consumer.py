@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from anabranch.client.client import Client
 
 
+def last_and_mark_delete(answer: Any) -> tuple[MessageId, MessageId | None]:
+    """Read the answer to a request for the last message; not every broker says the second."""
+    last = MessageId.of(answer.last_message_id)
+    if not answer.HasField("consumer_mark_delete_position"):
+        return last, None
+    return last, MessageId.of(answer.consumer_mark_delete_position)
+
+
 class Consumer(Attachment):
     """Receives from one subscription. Made by `Client.consumer`."""
 
@@ -255,8 +263,9 @@ class Consumer(Attachment):
                 await self._request(lambda number: requests.seek(self._id, number, where))
             else:
                 await self._request(lambda number: requests.seek_to_time(self._id, number, to))
-            self.start_id = to if isinstance(to, MessageId) else None
-            self.start_inclusive = inclusive
+            if self._settings.durable:  # others say where they begin before they ask
+                self.start_id = to if isinstance(to, MessageId) else None
+                self.start_inclusive = inclusive
             self._acking.forget()
             # Brokers close the consumers of a subscription that moves.
             while self.connection is None:
@@ -273,10 +282,7 @@ class Consumer(Attachment):
             OutcomeUnknown: if no answer came.
         """
         answer = await self._request(lambda number: requests.last_message_id(self._id, number))
-        last = MessageId.of(answer.last_message_id)
-        if not answer.HasField("consumer_mark_delete_position"):
-            return last, None
-        return last, MessageId.of(answer.consumer_mark_delete_position)
+        return last_and_mark_delete(answer)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription with all it remembers, and close.
@@ -307,6 +313,9 @@ class Consumer(Attachment):
         """Where a consumer that is not durable begins, also after a lost connection."""
         return self.start_id if not self._settings.durable else None
 
+    async def settle(self, connection: BrokerConnection) -> None:
+        """Make sure of the place, before the first message is asked for."""
+
     async def attach(self, connection: BrokerConnection) -> None:
         """See `Attachment.attach`."""
         settings = self._settings
@@ -335,8 +344,10 @@ class Consumer(Attachment):
         )
         try:
             await connection.request(request_id, [encode(wanted)])
+            await self.settle(connection)
         except BaseException:
-            connection.consumers.pop(self._id, None)
+            # It may be open at the broker, which would send messages to nobody.
+            self.detach(connection)
             raise
         if connection.closed or self._id not in connection.consumers:
             raise OutcomeUnknown("closed right after it was opened")
