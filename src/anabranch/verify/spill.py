@@ -37,11 +37,6 @@ class Spill:
             self._db.execute("BEGIN")
         return self._db
 
-    @property
-    def in_use(self) -> bool:
-        """Whether anything was ever put here."""
-        return self._db is not None
-
     def put_blob(self, data: bytes, number: int | None = None) -> int:
         """Keep bytes, in place of those with the number if one is given; return their number."""
         done = self._open().execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", (number, data))
