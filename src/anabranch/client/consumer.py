@@ -271,6 +271,10 @@ class Consumer(Attachment):
             while self.connection is None:
                 self.check_open()
                 await self._attached.wait()
+        except BaseException:
+            if self.connection is not None:
+                self.redeliver()  # what was dropped here, if the broker did not move
+            raise
         finally:
             self._seeking = False
             self._permit()
@@ -291,7 +295,11 @@ class Consumer(Attachment):
             OutcomeUnknown: if no answer came.
             BrokerRefused: if others are attached and `force` is not given.
         """
-        await self._request(lambda number: requests.unsubscribe(self._id, number, force=force))
+        try:
+            await self._request(lambda number: requests.unsubscribe(self._id, number, force=force))
+        except asyncio.CancelledError:
+            self.abandon()  # the broker may have done it, and would send nothing any more
+            raise
         self._acking.forget()
         self.abandon()
 
@@ -313,7 +321,7 @@ class Consumer(Attachment):
         """Where a consumer that is not durable begins, also after a lost connection."""
         return self.start_id if not self._settings.durable else None
 
-    async def settle(self, connection: BrokerConnection) -> None:
+    async def _settle(self, connection: BrokerConnection) -> None:
         """Make sure of the place, before the first message is asked for."""
 
     async def attach(self, connection: BrokerConnection) -> None:
@@ -344,7 +352,7 @@ class Consumer(Attachment):
         )
         try:
             await connection.request(request_id, [encode(wanted)])
-            await self.settle(connection)
+            await self._settle(connection)
         except BaseException:
             # It may be open at the broker, which would send messages to nobody.
             self.detach(connection)
@@ -379,8 +387,8 @@ class Consumer(Attachment):
             if connection is not None:
                 request_id = connection.new_request_id()
                 goodbye = requests.close_consumer(self._id, request_id)
+                connection.consumers.pop(self._id, None)
                 with suppress(OutcomeUnknown, BrokerRefused):  # it is gone either way
                     await connection.request(request_id, [encode(goodbye)])
-                connection.consumers.pop(self._id, None)
         finally:
             self.abandon()

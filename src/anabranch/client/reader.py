@@ -123,7 +123,7 @@ class _Following(Consumer):
             self.start_id, self.start_inclusive, self._sought_ms = before
             raise
 
-    async def settle(self, connection: BrokerConnection) -> None:
+    async def _settle(self, connection: BrokerConnection) -> None:
         """Learn which place a time or `LATEST` is: later it would be another one."""
         request_id = connection.new_request_id()
         if self._sought_ms is not None and self._sought_on is not connection:
