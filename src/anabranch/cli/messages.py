@@ -77,7 +77,11 @@ def produce(
     output: Annotated[Output, typer.Option(help="How the summary is printed.")] = Output.TEXT,
     verbose: _Verbose = False,
 ) -> None:
-    """Publish messages; ends with 1 if any was not acknowledged."""
+    """Publish messages.
+
+    Exit code 0: all were acknowledged; 1: some were not; 2: nothing could be sent; 130: Ctrl-C,
+    after which the messages taken so far are still sent.
+    """
     if message is None and count > 1:
         raise ConfigError("--count repeats -m messages: give at least one -m")
     from anabranch.cli.pulsar_session import PulsarSession
@@ -160,10 +164,13 @@ def consume(
     ] = None,
     verbose: _Verbose = False,
 ) -> None:
-    """Receive messages; ends with 1 if fewer came than were wanted.
+    """Receive messages.
 
     With a subscription the server remembers what was acknowledged. Without one, messages are only
     read, and nothing is left behind.
+
+    Exit code 0: as many came as were wanted; 1: fewer came; 2: nothing could be received; 130:
+    Ctrl-C before all had come. What was printed is acknowledged.
     """
     _check_choices(subscription, from_, type_, position, ack)
     _refuse_bytes(("TOPIC", topic), ("--subscription", subscription))

@@ -174,6 +174,11 @@ class PulsarSession:
                 summary.sent += 1
                 producer.send_async(payload, answered, partition_key=key)
                 progress.tell(summary.sent, summary.acknowledged)
+        except (KeyboardInterrupt, pulsar.Interrupted):
+            summary.interrupted = True  # and yet what was taken is sent; a second one cuts that
+        except pulsar.PulsarException as error:
+            summary.failures.append(_words(error))
+        try:
             producer.flush()
             producer.close()
         except (KeyboardInterrupt, pulsar.Interrupted):
