@@ -254,6 +254,7 @@ CURSOR_SNAPSHOTS_MAX: Final = 8_192
 REPORT_SPANS_MAX: Final = 600
 """Points of a plot; a longer run gets wider ones."""
 REPORT_EVENTS_MAX: Final = 1_000
+"""Of faults, and of other events, that a report shows; of more it shows an even part."""
 REPORT_GAPS_MAX: Final = 10
 LATE_SEND_S_MAX: Final = 1.0
 """How much later than its delivery the record of a send may be stamped."""

@@ -198,3 +198,43 @@ def test_choices_that_do_not_go_together(anabranch, topic, words, reason):
     assert done.returncode == 2
     assert reason in done.stderr
     assert done.stdout == ""
+
+
+def test_payloads_are_bytes(url, topic):
+    """Also such as are no text: a message is what was given."""
+
+    def call(*words: bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [*(word.encode() for word in ANABRANCH), *words, b"--url", url.encode()]
+        return subprocess.run(
+            command, check=False, input=stdin, capture_output=True, timeout=60, env=ENVIRONMENT
+        )
+
+    name = topic.encode()
+    done = call(b"produce", name, b"-m", b"a\xffb")
+    assert done.returncode == 0, done.stderr
+    done = call(b"produce", name, stdin=b"\xfe\x00\n\r\nend")
+    assert done.returncode == 0, done.stderr
+    read = (b"consume", name, b"--from", b"earliest", b"-n", b"4", b"--timeout", b"20")
+    assert call(*read).stdout == b"a\xffb\n\xfe\x00\n\r\nend\n"
+    for words, wrong in (
+        ((b"produce", name, b"-m", b"x", b"--key", b"k\xff"), b"--key"),
+        ((b"produce", b"t\xff", b"-m", b"x"), b"TOPIC"),
+        ((b"consume", name, b"-s", b"s\xff"), b"--subscription"),
+    ):
+        done = call(*words)
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"error: " + wrong + b" must be UTF-8 text, not b'"), words
+        assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["failover", "key_shared"])
+def test_types_that_a_server_lacks_are_named(anabranch, topic, kind, request):
+    done = anabranch("consume", topic, "-s", "s", "--type", kind, "--timeout", "1")
+    if "pulsar" in request.node.callspec.id:
+        assert done.returncode == 1
+        assert "received 0 of 1" in done.stderr
+        return
+    assert done.returncode == 2
+    assert f"perhaps it does not serve {kind} subscriptions" in done.stderr
+    assert "Anabranch serves exclusive and shared ones" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -34,7 +34,10 @@ def init(
 def check(
     file: Annotated[Path, typer.Argument(help="The file to check.")],
 ) -> None:
-    """Name every mistake of a file; ends with 2 if there is one, and changes nothing."""
+    """Name every mistake of a file; changes nothing.
+
+    Exit code 0: there is none; 2: there is one, or no such file.
+    """
     from anabranch.server.settings_sources import check_file
 
     problems = check_file(str(file))

@@ -21,7 +21,10 @@ def doctor(
     config: Annotated[str | None, typer.Option(help="TOML file with settings.")] = None,
     output: Annotated[Output, typer.Option(help="How findings are printed.")] = Output.TEXT,
 ) -> None:
-    """Look whether a server can run here; changes nothing, ends with 1 if it cannot."""
+    """Look whether a server can run here; changes nothing.
+
+    Exit code 0: it can; 1: it cannot.
+    """
     from anabranch.cli.machine import State
 
     findings = _look(data, config)

@@ -28,7 +28,11 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """A streaming platform whose parts can be replaced while data flows."""
+    """A streaming platform whose parts can be replaced while data flows.
+
+    Exit code 0: done; 2: it could not be done, and a line says why. Commands with more of them say
+    so in their help.
+    """
 
 
 app.command("standalone")(standalone.standalone)

@@ -5,6 +5,7 @@ that ours does. Standard output carries messages only; everything else goes to s
 """
 
 import enum
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -58,7 +59,7 @@ def produce(
     topic: Annotated[str, typer.Argument(help="Topic, short or full name.")],
     message: Annotated[
         list[str] | None,
-        typer.Option("-m", "--message", help="Text to send; again for more. Else: stdin lines."),
+        typer.Option("-m", "--message", help="What to send; again for more. Else: stdin lines."),
     ] = None,
     url: _Url = _DEFAULT_URL,
     key: Annotated[str | None, typer.Option(help="Key of every message.")] = None,
@@ -76,17 +77,23 @@ def produce(
     output: Annotated[Output, typer.Option(help="How the summary is printed.")] = Output.TEXT,
     verbose: _Verbose = False,
 ) -> None:
-    """Publish messages; ends with 1 if any was not acknowledged."""
+    """Publish messages.
+
+    Exit code 0: all were acknowledged; 1: some were not; 2: nothing could be sent; 130: Ctrl-C,
+    after which the messages taken so far are still sent.
+    """
     if message is None and count > 1:
         raise ConfigError("--count repeats -m messages: give at least one -m")
     from anabranch.cli.pulsar_session import PulsarSession
 
-    texts: Iterable[str] = _stdin_lines()
+    _refuse_bytes(("TOPIC", topic), ("--key", key))
+    payloads: Iterable[bytes] = _stdin_lines()
     if message is not None:
-        texts = chain.from_iterable(repeat(message, count))
+        # What the shell gave, also if it is not text.
+        payloads = chain.from_iterable(repeat([os.fsencode(text) for text in message], count))
     with PulsarSession(url, timeout_s=timeout, verbose=verbose) as session:
         summary = session.publish(
-            topic, texts, key=key, compression=compression.name, batching=batching, rate=rate
+            topic, payloads, key=key, compression=compression.name, batching=batching, rate=rate
         )
     if output is Output.JSON:
         import json
@@ -97,11 +104,30 @@ def produce(
     raise typer.Exit(summary.exit_code)
 
 
-def _stdin_lines() -> Iterator[str]:
+def _stdin_lines() -> Iterator[bytes]:
     if sys.stdin.isatty():
         print("type messages, one per line; Ctrl-D ends", file=sys.stderr)
-    for line in sys.stdin:
-        yield line.rstrip("\n")
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n")
+
+
+def _refuse_bytes(*given: tuple[str, str | None]) -> None:
+    """Refuse names and keys that are not text; payloads may be anything.
+
+    Raises:
+        ConfigError: naming what is not.
+    """
+    for name, value in given:
+        if value is not None and _is_broken(value):
+            raise ConfigError(f"{name} must be UTF-8 text, not {os.fsencode(value)!r}")
+
+
+def _is_broken(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def consume(
@@ -138,12 +164,16 @@ def consume(
     ] = None,
     verbose: _Verbose = False,
 ) -> None:
-    """Receive messages; ends with 1 if fewer came than were wanted.
+    """Receive messages.
 
     With a subscription the server remembers what was acknowledged. Without one, messages are only
     read, and nothing is left behind.
+
+    Exit code 0: as many came as were wanted; 1: fewer came; 2: nothing could be received; 130:
+    Ctrl-C before all had come. What was printed is acknowledged.
     """
     _check_choices(subscription, from_, type_, position, ack)
+    _refuse_bytes(("TOPIC", topic), ("--subscription", subscription))
     start = parse_start(from_ or "latest", now_ms=time.time_ns() // 1_000_000)
     from anabranch.cli.pulsar_session import PulsarSession, Wanted
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from anabranch.cli.standalone import setting_help
 from anabranch.server.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ app = typer.Typer(
 )
 
 
+def _help(name: str) -> str:
+    return setting_help(SETTINGS[name])
+
+
 @app.callback()
 def metadata() -> None:
     """The metadata store: serve it to other processes."""
@@ -24,18 +29,23 @@ def metadata() -> None:
 
 @app.command()
 def serve(
-    data: str | None = typer.Option(None, help=SETTINGS["data"].help),
-    host: str | None = typer.Option(None, help=SETTINGS["host"].help),
-    port: int | None = typer.Option(None, help=SETTINGS["metadata_port"].help),
-    advertised_address: str | None = typer.Option(None, help=SETTINGS["advertised_address"].help),
-    log_level: str | None = typer.Option(None, help=SETTINGS["log_level"].help),
-    log_format: str | None = typer.Option(None, help=SETTINGS["log_format"].help),
-    config: str | None = typer.Option(None, help="TOML file with settings; flags win over it."),
+    data: str | None = typer.Option(None, help=_help("data")),
+    host: str | None = typer.Option(None, help=_help("host")),
+    port: int | None = typer.Option(None, help=_help("metadata_port")),
+    advertised_address: str | None = typer.Option(None, help=_help("advertised_address")),
+    log_level: str | None = typer.Option(None, help=_help("log_level")),
+    log_format: str | None = typer.Option(None, help=_help("log_format")),
+    config: str | None = typer.Option(
+        None, help="TOML file with settings; flags and the environment win over it."
+    ),
 ) -> None:
     """Serve the metadata in a data folder in the foreground; Ctrl-C stops it.
 
     Other processes reach it with `--metadata-url anabranch://HOST:PORT`. Their sessions live on
     over a restart of this one.
+
+    Exit code 0: stopped; 1: a mistake in the program; 2: not started; 3: the store failed; 130:
+    ended at once by a second Ctrl-C.
     """
     from anabranch.server.settings_sources import load_settings
 

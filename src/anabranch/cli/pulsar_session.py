@@ -40,6 +40,7 @@ _CONSUMER_TYPES: Final = {
     "failover": pulsar.ConsumerType.Failover,
     "key_shared": pulsar.ConsumerType.KeyShared,
 }
+_NOT_OURS: Final = ("failover", "key_shared")
 
 
 @dataclass(slots=True)
@@ -138,14 +139,14 @@ class PulsarSession:
     def publish(
         self,
         topic: str,
-        texts: Iterable[str],
+        payloads: Iterable[bytes],
         *,
         key: str | None,
         compression: str,
         batching: bool,
         rate: float | None,
     ) -> Published:
-        """Send every text and wait for the answers.
+        """Send every payload and wait for the answers.
 
         Raises:
             InputError: if the server refuses the producer.
@@ -169,10 +170,15 @@ class PulsarSession:
                 summary.failures.append(str(result).removeprefix("Result."))
 
         try:
-            for text in _paced(texts, rate):
+            for payload in _paced(payloads, rate):
                 summary.sent += 1
-                producer.send_async(text.encode(), answered, partition_key=key)
+                producer.send_async(payload, answered, partition_key=key)
                 progress.tell(summary.sent, summary.acknowledged)
+        except (KeyboardInterrupt, pulsar.Interrupted):
+            summary.interrupted = True  # and yet what was taken is sent; a second one cuts that
+        except pulsar.PulsarException as error:
+            summary.failures.append(_words(error))
+        try:
             producer.flush()
             producer.close()
         except (KeyboardInterrupt, pulsar.Interrupted):
@@ -200,7 +206,13 @@ class PulsarSession:
             Unreachable: if it does not answer.
         """
         position = pulsar.InitialPosition.Earliest if earliest else pulsar.InitialPosition.Latest
-        with self._explained(f"subscribe {subscription!r} to {topic}"):
+        lacking = (
+            f"; perhaps it does not serve {consumer_type} subscriptions: Anabranch serves"
+            " exclusive and shared ones, Pulsar failover and key_shared too"
+            if consumer_type in _NOT_OURS
+            else ""
+        )
+        with self._explained(f"subscribe {subscription!r} to {topic}", not_allowed=lacking):
             consumer = self._client.subscribe(
                 topic,
                 subscription,
@@ -233,7 +245,7 @@ class PulsarSession:
         return _print_messages(topic, reader.read_next, wanted, done=None, close=reader.close)
 
     @contextmanager
-    def _explained(self, attempt: str) -> Iterator[None]:
+    def _explained(self, attempt: str, *, not_allowed: str = "") -> Iterator[None]:
         try:
             yield
         except (pulsar.Timeout, pulsar.ConnectError) as error:
@@ -248,6 +260,8 @@ class PulsarSession:
         except pulsar.PulsarException as error:
             # The library keeps the server's reason for its log.
             hint = "" if self._verbose else "; --verbose shows why"
+            if "NotAllowed" in _words(error):
+                hint = not_allowed or hint
             raise InputError(f"cannot {attempt}: the server says {_words(error)}{hint}") from error
 
 
@@ -270,7 +284,9 @@ def _print_messages(
                 if wanted.idle_s is not None and time.monotonic() - last_s > wanted.idle_s:
                     break
                 continue
-            print(_as_json(message) if wanted.as_json else _as_text(message), flush=True)
+            line = _as_json(message).encode() if wanted.as_json else message.data()
+            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
             if done is not None:
                 done(message)
             summary.count += 1
@@ -314,18 +330,13 @@ def _library_logger() -> logging.Logger:
     return logger
 
 
-def _paced(texts: Iterable[str], rate: float | None) -> Iterator[str]:
+def _paced(payloads: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
     due_s = time.monotonic()
-    for text in texts:
+    for payload in payloads:
         if rate is not None:
             time.sleep(max(0.0, due_s - time.monotonic()))
             due_s += 1 / rate
-        yield text
-
-
-def _as_text(message: Any) -> str:
-    text: str = message.data().decode(errors="replace")
-    return text
+        yield payload
 
 
 def _as_json(message: Any) -> str:

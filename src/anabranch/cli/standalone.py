@@ -21,7 +21,11 @@ _CONFIG_HELP = "TOML file with settings; flags and environment variables win ove
 
 
 def standalone(config: str | None, **flags: str | int | float | bool | None) -> None:
-    """Start a server in the foreground; Ctrl-C stops it."""
+    """Start a server in the foreground; Ctrl-C stops it.
+
+    Exit code 0: stopped; 1: a mistake in the program; 2: not started; 3: a store failed; 130: ended
+    at once by a second Ctrl-C.
+    """
     from anabranch.server.settings_sources import load_settings
 
     settings = load_settings(flags=flags, environment=os.environ, config_file=config)
@@ -37,14 +41,15 @@ def _option(setting: Setting) -> inspect.Parameter:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
     # No default here: an absent flag must stay distinguishable, it loses to file and environment.
     choices = list(setting.choices)
-    option = typer.Option(None, *names, help=_help(setting), autocompletion=lambda: choices)
+    option = typer.Option(None, *names, help=setting_help(setting), autocompletion=lambda: choices)
     kind = setting.kind | None
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind
     )
 
 
-def _help(setting: Setting) -> str:
+def setting_help(setting: Setting) -> str:
+    """What a flag says of its setting: meaning, allowed values, default."""
     default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
     return f"{setting.help} ({setting.allowed}" + (f"; default: {default})" if default else ")")
 

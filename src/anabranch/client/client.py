@@ -312,12 +312,19 @@ class Client:
             return fresh
 
     async def close(self) -> None:
-        """Close producers, which waits for their answers, then consumers and connections."""
-        for close in list(self._open.values()):
-            await close()
-        await self.tasks.close()
-        for connection in self._connections.values():
-            connection.close()
+        """Close what is open, which waits for the answers of producers, then the connections.
+
+        Cancelled, it waits for nothing any more, and closes all the same.
+        """
+        try:
+            for close in list(self._open.values()):
+                await close()
+        finally:
+            for attachment in list(self._open):
+                attachment.abandon()
+            for connection in self._connections.values():
+                connection.close()
+            await self.tasks.close()
 
 
 def _machine() -> Runtime:

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from anabranch.client.client import Client
 
 
+def last_and_mark_delete(answer: Any) -> tuple[MessageId, MessageId | None]:
+    """Read the answer to a request for the last message; not every broker says the second."""
+    last = MessageId.of(answer.last_message_id)
+    if not answer.HasField("consumer_mark_delete_position"):
+        return last, None
+    return last, MessageId.of(answer.consumer_mark_delete_position)
+
+
 class Consumer(Attachment):
     """Receives from one subscription. Made by `Client.consumer`."""
 
@@ -255,13 +263,18 @@ class Consumer(Attachment):
                 await self._request(lambda number: requests.seek(self._id, number, where))
             else:
                 await self._request(lambda number: requests.seek_to_time(self._id, number, to))
-            self.start_id = to if isinstance(to, MessageId) else None
-            self.start_inclusive = inclusive
+            if self._settings.durable:  # others say where they begin before they ask
+                self.start_id = to if isinstance(to, MessageId) else None
+                self.start_inclusive = inclusive
             self._acking.forget()
             # Brokers close the consumers of a subscription that moves.
             while self.connection is None:
                 self.check_open()
                 await self._attached.wait()
+        except BaseException:
+            if self.connection is not None:
+                self.redeliver()  # what was dropped here, if the broker did not move
+            raise
         finally:
             self._seeking = False
             self._permit()
@@ -273,10 +286,7 @@ class Consumer(Attachment):
             OutcomeUnknown: if no answer came.
         """
         answer = await self._request(lambda number: requests.last_message_id(self._id, number))
-        last = MessageId.of(answer.last_message_id)
-        if not answer.HasField("consumer_mark_delete_position"):
-            return last, None
-        return last, MessageId.of(answer.consumer_mark_delete_position)
+        return last_and_mark_delete(answer)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription with all it remembers, and close.
@@ -285,7 +295,11 @@ class Consumer(Attachment):
             OutcomeUnknown: if no answer came.
             BrokerRefused: if others are attached and `force` is not given.
         """
-        await self._request(lambda number: requests.unsubscribe(self._id, number, force=force))
+        try:
+            await self._request(lambda number: requests.unsubscribe(self._id, number, force=force))
+        except asyncio.CancelledError:
+            self.abandon()  # the broker may have done it, and would send nothing any more
+            raise
         self._acking.forget()
         self.abandon()
 
@@ -306,6 +320,9 @@ class Consumer(Attachment):
     def place_to_begin(self) -> MessageId | None:
         """Where a consumer that is not durable begins, also after a lost connection."""
         return self.start_id if not self._settings.durable else None
+
+    async def _settle(self, connection: BrokerConnection) -> None:
+        """Make sure of the place, before the first message is asked for."""
 
     async def attach(self, connection: BrokerConnection) -> None:
         """See `Attachment.attach`."""
@@ -335,8 +352,10 @@ class Consumer(Attachment):
         )
         try:
             await connection.request(request_id, [encode(wanted)])
+            await self._settle(connection)
         except BaseException:
-            connection.consumers.pop(self._id, None)
+            # It may be open at the broker, which would send messages to nobody.
+            self.detach(connection)
             raise
         if connection.closed or self._id not in connection.consumers:
             raise OutcomeUnknown("closed right after it was opened")
@@ -368,8 +387,8 @@ class Consumer(Attachment):
             if connection is not None:
                 request_id = connection.new_request_id()
                 goodbye = requests.close_consumer(self._id, request_id)
+                connection.consumers.pop(self._id, None)
                 with suppress(OutcomeUnknown, BrokerRefused):  # it is gone either way
                     await connection.request(request_id, [encode(goodbye)])
-                connection.consumers.pop(self._id, None)
         finally:
             self.abandon()

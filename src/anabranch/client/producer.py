@@ -344,9 +344,9 @@ class Producer(Attachment):
             if connection is not None:
                 request_id = connection.new_request_id()
                 goodbye = requests.close_producer(self._id, request_id)
+                connection.producers.pop(self._id, None)
                 with suppress(OutcomeUnknown, BrokerRefused):  # it is gone either way
                     await connection.request(request_id, [encode(goodbye)])
-                connection.producers.pop(self._id, None)
         finally:
             self.abandon()
 
@@ -381,7 +381,8 @@ class Producer(Attachment):
         try:
             answer = await connection.request(request_id, [encode(wanted)])
         except BaseException:
-            connection.producers.pop(self._id, None)
+            # It may be open at the broker, and would keep its name from the next one.
+            self.detach(connection)
             raise
         if connection.closed or self._id not in connection.producers:
             raise OutcomeUnknown("closed right after it was opened")

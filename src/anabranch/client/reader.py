@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from anabranch.client.consumer import Consumer
+from anabranch.client.connection import BrokerConnection
+from anabranch.client.consumer import Consumer, last_and_mark_delete
 from anabranch.client.message import EARLIEST, LATEST, Message, MessageId
 from anabranch.client.settings import ConsumerSettings
 from anabranch.errors import AlreadyClosed
 from anabranch.ids import TopicName
+from anabranch.wire import encode, requests
 
 if TYPE_CHECKING:
     from anabranch.client.client import Client
@@ -92,28 +94,49 @@ class _Following(Consumer):
         super().__init__(client, topic, name, settings)
         self.start_id = start
         self.start_inclusive = inclusive
-        self._by_time = False
+        self._sought_ms: int | None = None
+        """A publish time that was sought, until it is known which place that is."""
+        self._sought_on: BrokerConnection | None = None
+        """The connection on which the next attachment finds the subscription moved there."""
 
     def passed(self, message: Message) -> None:
         """A message was read: the next attachment begins behind it."""
-        self.start_id = message.id
-        self.start_inclusive = False
-        self._by_time = False
+        self._begin_behind(message.id)
         # So that the broker's figures show how far the reader is.
         self._acking.soon(message.id, cumulative=True)
 
+    def _begin_behind(self, place: MessageId) -> None:
+        self.start_id, self.start_inclusive = place, False
+        self._sought_ms = None
+
     async def seek(self, to: MessageId | int, *, inclusive: bool = True) -> None:
         """See `Consumer.seek`."""
-        before = self.start_id, self.start_inclusive
+        before = self.start_id, self.start_inclusive, self._sought_ms
+        # Before the request: the broker closes this consumer, which then begins there.
         if isinstance(to, MessageId):
-            # Before the request: the broker closes this consumer, which then begins there.
-            self.start_id, self.start_inclusive = to, inclusive
+            self.start_id, self.start_inclusive, self._sought_ms = to, inclusive, None
+        else:
+            self.start_id, self._sought_ms, self._sought_on = None, to, self.connection
         try:
             await super().seek(to, inclusive=inclusive)
         except BaseException:
-            self.start_id, self.start_inclusive = before
+            self.start_id, self.start_inclusive, self._sought_ms = before
             raise
-        self._by_time = not isinstance(to, MessageId)
+
+    async def _settle(self, connection: BrokerConnection) -> None:
+        """Learn which place a time or `LATEST` is: later it would be another one."""
+        request_id = connection.new_request_id()
+        if self._sought_ms is not None and self._sought_on is not connection:
+            # The broker has forgotten the seek with the reader. It closes this consumer now.
+            again = requests.seek_to_time(self._id, request_id, self._sought_ms)
+            await connection.request(request_id, [encode(again)])
+            self._sought_on = connection
+        elif self._sought_ms is not None or self.start_id == LATEST:
+            ask = requests.last_message_id(self._id, request_id)
+            _, place = last_and_mark_delete(await connection.request(request_id, [encode(ask)]))
+            self._sought_on = None
+            if place is not None:
+                self._begin_behind(place)
 
     def _is_before_start(self, found: MessageId) -> bool:
         # A seek whose answer was lost may have moved the broker back; the reader was told that
@@ -129,7 +152,7 @@ class _Following(Consumer):
         if last.entry_id < 0:
             return False
         start = self.start_id
-        if self._by_time or start is None or start.position == LATEST.position:
+        if start is None or start.position == LATEST.position:
             return mark_delete is not None and mark_delete.position < last.position
         if start.position == EARLIEST.position:
             return True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ from anabranch.verify.records import Outcome
 from anabranch.verify.workload import refuse_used
 
 _STEP_S: Final = 0.2
+_NOW: Final = "/"
+"""In place of a client: the store is asked now. No file has this name."""
 _OWN_PROCESS: Final = ("memory", "embedded")
 OnProgress = Callable[[str, dict[Outcome, int]], None]
 
@@ -39,26 +42,26 @@ async def check_metadata(folder: Path, *, store: MetadataStore | None = None) ->
         FormatError: if a file is of another format or version, or contradicts itself.
         Corruption: if a line is damaged, with its place.
     """
-    facts, prefix = _load(folder)
-    if store is not None:
-        await store.sync()
-        facts.held = {}
-        async for node in store.scan(prefix):
-            stat = node.stat
-            version, revision = version_tuple(stat.version), revision_tuple(stat.revision)
-            facts.held[stat.path] = Held(stat.path, value_text(node.value), version, revision)
-    facts.arrange()
-    return MetadataVerdict(facts)
+    with closing(MetadataFacts()) as facts:
+        prefix = _load(folder, facts)
+        if store is not None:
+            await store.sync()
+            async for node in store.scan(prefix):
+                stat = node.stat
+                version, revision = version_tuple(stat.version), revision_tuple(stat.revision)
+                facts.hold(_NOW, Held(stat.path, value_text(node.value), version, revision))
+            facts.held_by(_NOW)
+        facts.arrange()
+        return MetadataVerdict(facts)
 
 
-def _load(folder: Path) -> tuple[MetadataFacts, str]:
-    """Read every history; return what they say and the node below which they were made."""
+def _load(folder: Path, facts: MetadataFacts) -> str:
+    """Read every history; return the node below which they were made."""
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}")
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise InputError(f"{folder} holds no metadata histories (files named *{SUFFIX})")
-    facts = MetadataFacts()
     runs: dict[str, str] = {}
     for path in paths:
         records = _records(path, runs)
@@ -68,7 +71,7 @@ def _load(folder: Path) -> tuple[MetadataFacts, str]:
             raise FormatError(f"{path}: {error}") from None
     if len(runs) > 1:
         raise InputError(f"{folder} mixes histories of several runs: {', '.join(sorted(runs))}")
-    return facts, next(iter(runs.values()), "/")
+    return next(iter(runs.values()), "/")
 
 
 def _records(path: Path, runs: dict[str, str]) -> Iterator[MetadataRecord]:

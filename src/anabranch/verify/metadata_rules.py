@@ -1,222 +1,240 @@
-"""The rules over a metadata history. Pure.
+"""The rules over a metadata history.
 
 Each key is judged by its versions: a version is written once and replaced at most once, so the
 acknowledged writes of a key form a chain, and every read, change and final value must be on it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from anabranch.limits import FINDINGS_PER_RULE_MAX
-from anabranch.verify.metadata_facts import MetadataFacts, PathFacts, Watcher, Write
-from anabranch.verify.metadata_records import Op, RevisionTuple, Seen, VersionTuple
+from anabranch.verify.metadata_facts import GAP, Key, MetadataFacts, revision_of
 from anabranch.verify.verdict import Status
 
-_GAP: Final = "gap"
+_NAMED_MAX: Final = 3
+"""How many of the writes that made the same mistake a finding names."""
+_FOREVER: Final = float("inf")
 Findings = Iterator[str]
 
 
 def lost(facts: MetadataFacts) -> Findings:
     """An acknowledged write is not there in the end, and nothing replaced it."""
-    if facts.held is None:
+    if facts.finder is None:
         return
-    for path, of in facts.paths.items():
-        held = facts.held.get(path)
-        if not of.puts:
-            continue
-        last = of.puts[-1]
+    last = "SELECT path, id, max(at), value FROM writes WHERE kind = 'put' GROUP BY path"
+    for path, write, at, value in facts.db.execute(last):
+        held = facts.db.execute(
+            "SELECT value, at FROM held WHERE finder = ? AND path = ?", (facts.finder, path)
+        ).fetchone()
         if held is None:
-            if not of.may_be_deleted_after(last, until=float("inf")):
-                yield f"{path} is gone, nobody deleted it: {last}"
-        elif held.revision < last.at:
-            yield f"{path} holds {held.value!r} of {held.revision}, older than {last}"
-        elif held.revision == last.at and held.value != last.call.value:
-            yield f"{path} holds {held.value!r}, not what was acknowledged: {last}"
+            if not facts.may_be_deleted_after(path, at, until=_FOREVER):
+                yield f"{path} is gone, nobody deleted it: {facts.words(write)}"
+        elif held[1] < at:
+            older = f"{held[0]!r} of {revision_of(held[1])}, older than {facts.words(write)}"
+            yield f"{path} holds {older}"
+        elif held == (value, at):
+            continue
+        elif held[1] == at:
+            yield f"{path} holds {held[0]!r}, not what was acknowledged: {facts.words(write)}"
 
 
 def phantom(facts: MetadataFacts) -> Findings:
     """A value is there, was read or came back that nobody can have written or left there."""
-    for path, node in (facts.held or {}).items():
-        of = facts.paths.get(path, PathFacts())
-        if node.value not in of.values:
-            yield f"{path} holds {node.value!r}, which nobody wrote there"
+    held = "SELECT path, value, version, at FROM held WHERE finder = ?"
+    for path, value, version, at in facts.db.execute(held, (facts.finder,)):
+        if not _may_be_written(facts, path, value):
+            yield f"{path} holds {value!r}, which nobody wrote there"
             continue
-        deleted = [w for w in of.deletes if w.is_acknowledged]
-        if any(write.call.expected == node.version for write in deleted):
-            yield f"{path} holds {node.value!r} of version {node.version}, which was deleted"
-        yield from _wrong_origin(of, path, node.value, node.version, node.revision)
-    for client, read in facts.reads:
-        of = facts.paths.get(read.path, PathFacts())
-        if read.value is None:
+        if facts.is_gone_by(path, version, _FOREVER):
+            yield f"{path} holds {value!r} of version {version}, which was deleted"
+        yield from _wrong_origin(facts, path, value, version, at)
+    reads = "SELECT client, path, value, version, at FROM reads WHERE value IS NOT NULL"
+    for client, path, value, version, at in facts.db.execute(reads):
+        if not _may_be_written(facts, path, value):
+            yield f"{client} read {value!r} at {path}, which nobody wrote there"
             continue
-        if read.value not in of.values:
-            yield f"{client} read {read.value!r} at {read.path}, which nobody wrote there"
-            continue
-        assert read.version is not None, "a node that was read has a version"
-        assert read.revision is not None, "a node that was read has a revision"
-        yield from _wrong_origin(of, read.path, read.value, read.version, read.revision)
+        yield from _wrong_origin(facts, path, value, version, at)
 
 
-def _wrong_origin(
-    of: PathFacts, path: str, value: str, version: VersionTuple, revision: RevisionTuple
-) -> Findings:
-    for write in of.puts:
-        if write.call.value == value and (write.version, write.at) != (version, revision):
-            yield f"{path} shows {value!r} as {version} at {revision}, not as acknowledged: {write}"
+def _may_be_written(facts: MetadataFacts, path: str, value: str) -> bool:
+    sql = "SELECT 1 FROM writes INDEXED BY by_value WHERE path = ? AND value = ?"
+    return facts.one(f"{sql} AND kind IN ('put', 'doubt') LIMIT 1", path, value) is not None
+
+
+def _wrong_origin(facts: MetadataFacts, path: str, value: str, version: str, at: Key) -> Findings:
+    sql = (
+        "SELECT id FROM writes INDEXED BY by_value WHERE path = ? AND value = ? AND kind = 'put'"
+        " AND (version <> ? OR at <> ?) LIMIT 1"
+    )
+    write = facts.one(sql, path, value, version, at)
+    if write is not None:
+        shown = f"{path} shows {value!r} as {version} at {revision_of(at)}"
+        yield f"{shown}, not as acknowledged: {facts.words(write)}"
 
 
 def stale(facts: MetadataFacts) -> Findings:
     """A read, synced first, shows less than was acknowledged before it began."""
-    for client, read in facts.reads:
-        of = facts.paths.get(read.path)
-        before = [w for w in of.puts if w.ended <= read.t0] if of is not None else []
-        if of is None or not before:
+    reads = "SELECT client, path, value, version, at, began, ended FROM reads"
+    for client, path, value, version, at, began, ended in facts.db.execute(reads):
+        newest = facts.newest_by(path, began)
+        if newest is None:
             continue
-        newest = before[-1]
-        if read.value is None:
-            if not of.may_be_deleted_after(newest, until=read.t):
-                yield f"{client} found nothing at {read.path} after {newest}"
+        if value is None:
+            if not facts.may_be_deleted_after(path, newest, until=ended):
+                yield f"{client} found nothing at {path} after {facts.put_at(path, newest)}"
             continue
-        assert read.revision is not None, "a node that was read has a revision"
-        if read.revision < newest.at:
-            yield f"{client} read {read.value!r} of {read.revision} after {newest}"
-        gone = [w for w in of.deletes if w.is_acknowledged and w.ended <= read.t0]
-        if any(write.call.expected == read.version for write in gone):
-            yield f"{client} read {read.value!r} of {read.version} after it was deleted"
+        if at < newest:
+            older = f"{value!r} of {revision_of(at)}"
+            yield f"{client} read {older} after {facts.put_at(path, newest)}"
+        if facts.is_gone_by(path, version, began):
+            yield f"{client} read {value!r} of {version} after it was deleted"
 
 
 def lost_update(facts: MetadataFacts) -> Findings:
     """Two conditional writes both replaced one version, or one replaced what was not newest."""
-    for path, of in facts.paths.items():
-        acknowledged = [*of.puts, *(w for w in of.deletes if w.is_acknowledged)]
-        conditional = [w for w in acknowledged if w.call.expected is not None]
-        taken = Counter(write.call.expected for write in conditional)
-        for version, count in taken.items():
-            if count > 1:
-                both = "; ".join(str(w) for w in conditional if w.call.expected == version)
-                yield f"version {version} of {path} was replaced {count} times: {both}"
-        index_of = {write.version: index for index, write in enumerate(of.puts)}
-        for index, write in enumerate(of.puts):
-            replaced = index_of.get(write.call.expected) if write.call.expected else None
-            if replaced is not None and replaced != index - 1:
-                yield f"{write} replaced {of.puts[replaced]}, which was not the newest"
-            if write.call.op is Op.CREATE and index:
-                before = of.puts[index - 1]
-                if not of.may_be_deleted_after(before, until=write.ended):
-                    yield f"{write} although {before} was there and nobody deleted it"
+    twice = (
+        "SELECT path, expected, count(*) FROM writes WHERE kind IN ('put', 'gone')"
+        " AND expected IS NOT NULL GROUP BY path, expected HAVING count(*) > 1"
+    )
+    some = (
+        "SELECT id FROM writes INDEXED BY by_expected WHERE kind IN ('put', 'gone')"
+        " AND path = ? AND expected = ? LIMIT ?"
+    )
+    for path, version, count in facts.db.execute(twice):
+        ids = facts.db.execute(some, (path, version, _NAMED_MAX))
+        both = "; ".join(facts.words(write) for (write,) in ids)
+        yield f"version {version} of {path} was replaced {count} times: {both}"
+    chain = (
+        "SELECT w.id, w.path, w.op, w.expected, w.ended, b.id, b.at, b.version FROM chain"
+        " JOIN writes w ON w.id = chain.id LEFT JOIN writes b ON b.id = chain.before"
+    )
+    put_of = "SELECT id FROM writes WHERE kind = 'put' AND path = ? AND version = ? LIMIT 1"
+    for write, path, op, expected, ended, before, at, version in facts.db.execute(chain):
+        if expected is not None and expected != version:
+            replaced = facts.one(put_of, path, expected)
+            if replaced is not None:
+                old = facts.words(replaced)
+                yield f"{facts.words(write)} replaced {old}, which was not the newest"
+        if op != "create" or before is None:
+            continue
+        if not facts.may_be_deleted_after(path, at, until=ended):
+            there = f"although {facts.words(before)} was there and nobody deleted it"
+            yield f"{facts.words(write)} {there}"
 
 
 def regress(facts: MetadataFacts) -> Findings:
     """Versions or revisions repeat, or go back although one write began after another's end."""
-    puts = [w for w in facts.writes if w.is_acknowledged and not w.is_delete]
-    revisions = Counter(write.at for write in puts)
-    yield from (f"{n} writes have revision {at}" for at, n in revisions.items() if n > 1)
-    for path, of in facts.paths.items():
-        versions = Counter(write.version for write in of.puts)
-        yield from (f"{n} writes of {path} have version {v}" for v, n in versions.items() if n > 1)
-    ended = sorted(puts, key=lambda write: write.ended)
-    newest: Write | None = None
-    index = 0
-    for write in sorted(puts, key=lambda write: write.call.t):
-        while index < len(ended) and ended[index].ended < write.call.t:
-            if newest is None or ended[index].at > newest.at:
-                newest = ended[index]
-            index += 1
-        if newest is not None and write.at < newest.at:
-            yield f"{write} began after this had ended: {newest}"
+    puts = "FROM writes WHERE kind = 'put'"
+    same = f"SELECT at, count(*) {puts} GROUP BY at HAVING count(*) > 1"
+    for at, count in facts.db.execute(same):
+        yield f"{count} writes have revision {revision_of(at)}"
+    same = f"SELECT path, version, count(*) {puts} GROUP BY path, version HAVING count(*) > 1"
+    for path, version, count in facts.db.execute(same):
+        yield f"{count} writes of {path} have version {version}"
+    ends = facts.db.execute(f"SELECT ended, at, id {puts} ORDER BY ended")
+    end = ends.fetchone()
+    newest: tuple[Key, int] | None = None
+    for began, at, write in facts.db.execute(f"SELECT began, at, id {puts} ORDER BY began"):
+        while end is not None and end[0] < began:
+            if newest is None or end[1] > newest[0]:
+                newest = end[1], end[2]
+            end = ends.fetchone()
+        if newest is not None and at < newest[0]:
+            yield f"{facts.words(write)} began after this had ended: {facts.words(newest[1])}"
 
 
 def sequences(facts: MetadataFacts) -> Findings:
     """Numbers of sequential nodes repeat, or do not rise with the revision."""
-    by_name: dict[str, list[Write]] = {}
-    for write in facts.writes:
-        if write.call.op is Op.SEQUENCE and write.is_acknowledged:
-            by_name.setdefault(write.call.path, []).append(write)
-    for name, writes in by_name.items():
-        last = -1
-        for write in sorted(writes, key=lambda write: write.at):
-            digits = write.path[len(name) :]
-            if not write.path.startswith(name) or not digits.isdecimal():
-                yield f"{write} is not {name} with a number"
-            elif int(digits) <= last:
-                yield f"{write} has number {int(digits)} after {last}"
-            else:
-                last = int(digits)
+    made = "SELECT id, asked, path FROM writes WHERE kind = 'put' AND op = 'sequence'"
+    name, last = None, -1
+    for write, asked, path in facts.db.execute(f"{made} ORDER BY asked, at, id"):
+        if asked != name:
+            name, last = asked, -1
+        digits = path[len(asked) :]
+        if not path.startswith(asked) or not digits.isdecimal():
+            yield f"{facts.words(write)} is not {asked} with a number"
+        elif int(digits) <= last:
+            yield f"{facts.words(write)} has number {int(digits)} after {last}"
+        else:
+            last = int(digits)
 
 
 def watch_order(facts: MetadataFacts) -> Findings:
     """A watch reported a change twice or out of order."""
-    for watcher in facts.watchers:
-        last = watcher.since
-        exists: dict[str, bool] = {}
-        for seen in watcher.seen:
-            if seen.kind == _GAP:
-                exists.clear()
-                last = max(last, seen.revision)
-                continue
-            if seen.revision <= last:
-                yield f"{watcher.client} saw {_said(seen)} after {last}"
-            last = max(last, seen.revision)
-            before = exists.get(seen.path)
-            if before is not None and before is (seen.kind == "created"):
-                there = "was there" if before else "was not there"
-                yield f"{watcher.client} saw {_said(seen)} although it {there}"
-            exists[seen.path] = seen.kind != "deleted"
+    changes = (
+        "SELECT kind, path, at, lag(kind) OVER (PARTITION BY path, gaps ORDER BY id) FROM seen"
+        " WHERE watch = ? ORDER BY id"
+    )
+    for watch, client, since in facts.db.execute("SELECT id, client, since FROM watches"):
+        last = since
+        for kind, path, at, before in facts.db.execute(changes, (watch,)):
+            if kind != GAP:
+                said = f"{client} saw {path} {kind} at {revision_of(at)}"
+                if at <= last:
+                    yield f"{said} after {revision_of(last)}"
+                if before is not None and (before != "deleted") is (kind == "created"):
+                    there = "was there" if before != "deleted" else "was not there"
+                    yield f"{said} although it {there}"
+            last = max(last, at)
 
 
 def watch_complete(facts: MetadataFacts) -> Findings:
     """A watch missed an acknowledged change, or reported one that nobody asked for."""
-    for watcher in facts.watchers:
-        yield from (
-            f"{watcher.client} never saw the last write, {end.revision}"
-            for end in watcher.ends
-            if not end.complete
+    for watch, client, since in facts.db.execute("SELECT id, client, since FROM watches"):
+        ends = "SELECT at FROM ends WHERE watch = ? AND NOT complete"
+        for (at,) in facts.db.execute(ends, (watch,)):
+            yield f"{client} never saw the last write, {revision_of(at)}"
+        last_gap = facts.one("SELECT max(at) FROM seen WHERE watch = ? AND kind = 'gap'", watch)
+        last_seen = facts.one("SELECT at FROM seen WHERE watch = ? ORDER BY id DESC LIMIT 1", watch)
+        missed = (
+            "SELECT id FROM writes w WHERE kind = 'put' AND at > ? AND at <= ? AND NOT EXISTS ("
+            "SELECT 1 FROM seen INDEXED BY seen_at WHERE watch = ? AND path = w.path"
+            " AND at = w.at AND kind IN ('created', 'modified')) ORDER BY path, at"
         )
-        gap = max((s.revision for s in watcher.seen if s.kind == _GAP), default=watcher.since)
-        end = watcher.seen[-1].revision if watcher.seen else watcher.since
-        reported = {(s.path, s.revision) for s in watcher.seen if s.kind in ("created", "modified")}
-        deleted = Counter(s.path for s in watcher.seen if s.kind == "deleted")
-        for path, of in facts.paths.items():
-            for write in of.puts:
-                if gap < write.at <= end and (path, write.at) not in reported:
-                    yield f"{watcher.client} never saw {write}"
-            sure = sum(w.is_acknowledged for w in of.deletes)
-            if gap == watcher.since and watcher.ends and deleted[path] < sure:
-                yield f"{watcher.client} saw {deleted[path]} of {sure} deletes of {path}"
-        yield from _unasked(facts, watcher, reported, deleted)
+        for (write,) in facts.db.execute(missed, (last_gap or since, last_seen or since, watch)):
+            yield f"{client} never saw {facts.words(write)}"
+        is_ended = facts.one("SELECT 1 FROM ends WHERE watch = ? LIMIT 1", watch)
+        if is_ended and (last_gap is None or last_gap == since):
+            sure = "SELECT path, count(*) FROM writes WHERE kind = 'gone' GROUP BY path"
+            for path, count in facts.db.execute(sure):
+                found = _deletes_seen(facts, watch, path)
+                if found < count:
+                    yield f"{client} saw {found} of {count} deletes of {path}"
+        yield from _unasked(facts, watch, client)
 
 
-def _unasked(
-    facts: MetadataFacts,
-    watcher: Watcher,
-    reported: set[tuple[str, RevisionTuple]],
-    deleted: Counter[str],
-) -> Findings:
-    unexplained: Counter[str] = Counter()
-    for path, revision in sorted(reported):
-        of = facts.paths.get(path, PathFacts())
-        if not any(write.at == revision for write in of.puts):
-            unexplained[path] += 1
-    doubtful = Counter(
-        write.path if write.call.op is not Op.SEQUENCE else write.call.path
-        for write in facts.writes
-        if write.outcome.value == "unknown" and not write.is_delete
+def _deletes_seen(facts: MetadataFacts, watch: int, path: str) -> int:
+    sql = "SELECT count(*) FROM seen INDEXED BY seen_at WHERE watch = ? AND path = ?"
+    return int(facts.one(f"{sql} AND kind = 'deleted'", watch, path))
+
+
+def _unasked(facts: MetadataFacts, watch: int, client: str) -> Findings:
+    unexplained = (
+        "SELECT path, count(DISTINCT at) FROM seen s WHERE watch = ?"
+        " AND kind IN ('created', 'modified') AND NOT EXISTS (SELECT 1 FROM writes"
+        " WHERE kind = 'put' AND path = s.path AND at = s.at) GROUP BY path"
     )
-    for path, count in sorted(unexplained.items()):
-        allowed = doubtful[path] + sum(
-            n for name, n in doubtful.items() if path.startswith(name) and path != name
-        )
-        if count > allowed:
-            yield f"{watcher.client} saw {count} changes of {path} that nobody asked for"
-    for path, count in sorted(deleted.items()):
-        asked = len(facts.paths.get(path, PathFacts()).deletes)
+    for path, count in facts.db.execute(unexplained, (watch,)):
+        if count > _doubtful(facts, path):
+            yield f"{client} saw {count} changes of {path} that nobody asked for"
+    deletes = "SELECT path, count(*) FROM seen WHERE watch = ? AND kind = 'deleted' GROUP BY path"
+    tried = "SELECT count(*) FROM writes WHERE kind IN ('gone', 'perhaps') AND path = ?"
+    for path, count in facts.db.execute(deletes, (watch,)):
+        asked = facts.one(tried, path)
         if count > asked:
-            yield f"{watcher.client} saw {count} deletes of {path}, {asked} were asked for"
+            yield f"{client} saw {count} deletes of {path}, {asked} were asked for"
 
 
-def _said(seen: Seen) -> str:
-    return f"{seen.path} {seen.kind} at {seen.revision}"
+def _doubtful(facts: MetadataFacts, path: str) -> int:
+    """How many writes of unknown outcome can have changed a node."""
+    sql = "SELECT count(*) FROM writes WHERE kind = 'doubt' AND path = ?"
+    count = int(facts.one(f"{sql} AND op <> 'sequence'", path))
+    name = path
+    while name[-1:].isdecimal():  # a sequential node: its name and some digits
+        name = name[:-1]
+        count += int(facts.one(f"{sql} AND op = 'sequence'", name))
+    return count
 
 
 RULES: Final[Mapping[str, Callable[[MetadataFacts], Findings]]] = {
@@ -239,15 +257,15 @@ class MetadataVerdict:
         self.findings: dict[str, list[str]] = {}
         self.violations: dict[str, int] = {}
         for name, rule in RULES.items():
-            found = list(rule(facts))
-            self.violations[name] = len(found)
-            self.findings[name] = found[:FINDINGS_PER_RULE_MAX]
+            found = rule(facts)
+            self.findings[name] = list(islice(found, FINDINGS_PER_RULE_MAX))
+            self.violations[name] = len(self.findings[name]) + sum(1 for _ in found)
         self.reasons: Sequence[str] = [
             reason
             for reason, is_so in (
                 ("no write was acknowledged", not facts.counts["acknowledged"]),
-                ("what the store held in the end is not on record", facts.held is None),
-                ("nothing was watched to the end", not any(w.ends for w in facts.watchers)),
+                ("what the store held in the end is not on record", facts.finder is None),
+                ("nothing was watched to the end", not facts.one("SELECT 1 FROM ends")),
             )
             if is_so
         ]

@@ -12,18 +12,11 @@ from anabranch.verify.check import OnProgress, check_folder
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.order_rules import Stuck, Wait
 from anabranch.verify.plots import Line, Mark, Window, plot
-from anabranch.verify.records import (
-    CONNECTION_LOST,
-    CONSUMER_CONNECTION_LOST,
-    SERVER_KILLED,
-    Event,
-    Record,
-)
+from anabranch.verify.records import Event, Record
 from anabranch.verify.rules import Judge
-from anabranch.verify.timeline import Span, Timeline
+from anabranch.verify.timeline import FAULTS, EventSample, Span, Timeline
 from anabranch.verify.verdict import Status, Verdict, Violation
 
-_FAULTS: Final = (SERVER_KILLED, CONNECTION_LOST, CONSUMER_CONNECTION_LOST)
 _WAITS_SHOWN: Final = 10
 _HEAD: Final = (
     "<!doctype html>\n"
@@ -185,7 +178,7 @@ def _plots(run: RunReport) -> str:
     if timeline.begin is None or not timeline.spans:
         return ""
     begin, width = timeline.begin, timeline.span_s
-    marks = [_mark(event, begin) for event in timeline.events]
+    marks = [_mark(event, begin) for event in timeline.events()]
     windows = [Window(a - begin, b - begin) for a, b in run.windows]
     seconds = max(timeline.end - begin, width)
     per = f"each point {width:g} s"
@@ -218,7 +211,7 @@ def _plots(run: RunReport) -> str:
 
 
 def _mark(event: Event, begin: float) -> Mark:
-    style = "fault" if event.name in _FAULTS else "step"
+    style = "fault" if event.name in FAULTS else "step"
     text = f"{event.t - begin:.3f} s: {event.name} {event.about}".strip()
     return Mark(event.t - begin, text, style)
 
@@ -287,11 +280,18 @@ def _waits(run: RunReport) -> str:
 
 def _events(run: RunReport) -> str:
     timeline = run.timeline
-    if not timeline.events:
+    shown = timeline.events()
+    if not shown:
         return ""
     begin = timeline.begin or 0.0
-    rows = [(event.t - begin, event.name, event.about) for event in timeline.events]
-    left_out = f", {timeline.events_left_out:,} more left out" if timeline.events_left_out else ""
+    rows = [(event.t - begin, event.name, event.about) for event in shown]
     table = _table("What happened", ("At s", "Event", "About"), rows)
-    count = len(timeline.events)
-    return f"<h3>Events</h3><details><summary>{count:,} events{left_out}</summary>{table}</details>"
+    counts = f"{_count(timeline.faults, 'faults')}, {_count(timeline.steps, 'other events')}"
+    return f"<h3>Events</h3><details><summary>{counts}</summary>{table}</details>"
+
+
+def _count(sample: EventSample, title: str) -> str:
+    shown = len(sample.shown())
+    if shown == sample.seen:
+        return f"{shown:,} {title}"
+    return f"{sample.seen:,} {title} of which {shown:,} are shown, evenly picked, with the last"

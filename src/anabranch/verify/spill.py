@@ -14,6 +14,15 @@ K = TypeVar("K", bound=tuple[Any, ...])
 V = TypeVar("V")
 
 
+def private_database() -> sqlite3.Connection:
+    """Open a database of its own in a temporary file, which is gone when it is closed."""
+    # An empty name says just that.
+    database = sqlite3.connect("", isolation_level=None)
+    database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    database.execute("PRAGMA journal_mode = OFF")
+    return database
+
+
 class Spill:
     """A store of blobs by number and of small values by name."""
 
@@ -22,19 +31,11 @@ class Spill:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
-            # An empty name is a database of its own in a temporary file, removed when closed.
-            self._db = sqlite3.connect("", isolation_level=None)
-            self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            self._db.execute("PRAGMA journal_mode = OFF")
+            self._db = private_database()
             self._db.execute("CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB)")
             self._db.execute("CREATE TABLE named (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
             self._db.execute("BEGIN")
         return self._db
-
-    @property
-    def in_use(self) -> bool:
-        """Whether anything was ever put here."""
-        return self._db is not None
 
     def put_blob(self, data: bytes, number: int | None = None) -> int:
         """Keep bytes, in place of those with the number if one is given; return their number."""

@@ -10,8 +10,18 @@ from typing import Final, NamedTuple
 
 from anabranch.limits import REPORT_EVENTS_MAX, REPORT_GAPS_MAX, REPORT_SPANS_MAX
 from anabranch.verify.facts import Facts, News
-from anabranch.verify.records import Delivery, Event, Outcome, Record, Sent
+from anabranch.verify.records import (
+    CONNECTION_LOST,
+    CONSUMER_CONNECTION_LOST,
+    SERVER_KILLED,
+    Delivery,
+    Event,
+    Outcome,
+    Record,
+    Sent,
+)
 
+FAULTS: Final = (SERVER_KILLED, CONNECTION_LOST, CONSUMER_CONNECTION_LOST)
 _STEPS_PER_OCTAVE: Final = 16
 
 
@@ -91,6 +101,36 @@ class Gap(NamedTuple):
     since: float
 
 
+class EventSample:
+    """Events of one sort, evenly picked over the whole run if they are too many; the last always.
+
+    Every n-th is kept; when there is no room left, every second of them goes and n doubles.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._every = 1
+        self._kept: list[Event] = []
+        self._last: Event | None = None
+
+    def add(self, event: Event) -> None:
+        """Take in one event."""
+        if self.seen % self._every == 0:
+            if len(self._kept) == REPORT_EVENTS_MAX:
+                self._every *= 2
+                self._kept = self._kept[::2]
+            if self.seen % self._every == 0:
+                self._kept.append(event)
+        self.seen += 1
+        self._last = event
+
+    def shown(self) -> list[Event]:
+        """Those that were kept, in the order of time."""
+        if self._last is None or self._kept[-1] is self._last:
+            return self._kept
+        return [*self._kept, self._last]
+
+
 class Timeline:
     """Sees every record of a run once, in the order of time."""
 
@@ -99,8 +139,8 @@ class Timeline:
         self.end = 0.0
         self.span_s = 1.0
         self.spans: list[Span] = []
-        self.events: list[Event] = []
-        self.events_left_out = 0
+        self.faults = EventSample()
+        self.steps = EventSample()
         self._gaps: list[Gap] = []
         self._last_receipt: float | None = None
 
@@ -118,10 +158,7 @@ class Timeline:
             if news.is_first_delivery and begun is not None:
                 span.arrival.add(record.t - begun)
         elif isinstance(record, Event):
-            if len(self.events) < REPORT_EVENTS_MAX:
-                self.events.append(record)
-            else:
-                self.events_left_out += 1
+            (self.faults if record.name in FAULTS else self.steps).add(record)
 
     def _sent(self, record: Sent, facts: Facts) -> None:
         span = self._span(record.t)
@@ -154,6 +191,10 @@ class Timeline:
         for first, second in zip(self.spans[::2], self.spans[1::2], strict=False):
             first.merge(second)
         self.spans = self.spans[::2]
+
+    def events(self) -> list[Event]:
+        """The events to show, in the order of time."""
+        return sorted([*self.faults.shown(), *self.steps.shown()], key=lambda event: event.t)
 
     def gaps(self) -> Sequence[Gap]:
         """The longest times without a receipt, the longest first."""

@@ -6,8 +6,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
+import typer.core
 import typer.main
 from typer.testing import CliRunner
 
@@ -99,3 +101,35 @@ def test_wrong_input_is_one_line_and_exit_code_2(words, text):
     assert text in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def leaves(command: typer.core.TyperGroup, *words: str) -> Iterator[tuple[str, ...]]:
+    """Every command that does something."""
+    for name, each in command.commands.items():
+        if isinstance(each, typer.core.TyperGroup):
+            yield from leaves(each, *words, name)
+        else:
+            yield (*words, name)
+
+
+ONLY_DONE_OR_NOT = ("config init", "config docs", "ledgers ls", "ledgers describe", "ledgers read")
+"""What the help of the whole command says of exit codes is all that there is to say."""
+
+
+def test_help_says_the_exit_codes() -> None:
+    runner = CliRunner()
+    assert "Exit code 0: done; 2: it could not be done" in runner.invoke(app, ["--help"]).output
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    silent = [
+        " ".join(words)
+        for words in leaves(group)
+        if "Exit code 0:" not in runner.invoke(app, [*words, "--help"]).output
+    ]
+    assert sorted(silent) == sorted(ONLY_DONE_OR_NOT)
+
+
+def test_help_of_metadata_serve_says_the_defaults() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["metadata", "serve", "--help"]).output.split())
+    for name in ("data", "host", "metadata_port", "log_level", "log_format"):
+        assert f"default: {SETTINGS[name].default})" in shown, name

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 from served_client import TOPIC, served
 
-from anabranch.client import Batching, packing
+from anabranch.client import EARLIEST, Batching, BrokerRefused, packing
+from anabranch.client.connection import BrokerConnection
 from anabranch.client.consumer import Consumer
 from anabranch.client.producer import Producer
 from anabranch.client.settings import ProducerSettings
-from anabranch.errors import ConfigError, InputError, OutcomeUnknown
+from anabranch.errors import AlreadyClosed, ConfigError, InputError, OutcomeUnknown
 from anabranch.generated.pulsar_api_pb2 import ServerError
 from anabranch.ids import TopicName
 
@@ -136,6 +137,40 @@ async def test_an_open_cancelled_as_it_succeeds_leaves_nothing_attached(
         await client.consumer(TOPIC, "s")
 
 
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+async def test_a_refused_seek_loses_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as (_, client):
+        consumer = await client.consumer(TOPIC, "s", subscription_type=kind)
+        producer = await client.producer(TOPIC, batching=None)
+        for number in range(3):
+            await producer.send(b"%d" % number)
+        while consumer.queued_messages < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+        async def refuse(*_: Any) -> None:
+            raise BrokerRefused(ServerError.NotAllowedError, "not here")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(BrokerConnection, "request", refuse)
+            with pytest.raises(BrokerRefused):
+                await consumer.seek(EARLIEST)
+        assert [(await consumer.receive()).value for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+async def test_a_cancelled_unsubscribe_closes() -> None:
+    """The broker may have forgotten the subscription: nothing would ever come."""
+    async with served() as (_, client):
+        consumer = await client.consumer(TOPIC, "s")
+        leaving = asyncio.ensure_future(consumer.unsubscribe())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        with pytest.raises(AlreadyClosed):
+            await consumer.receive()
+        await client.consumer(TOPIC, "s")
+
+
 class LoadingBroker:
     """A connection whose first answer is lost; the next says what the broker has stored."""
 
@@ -148,6 +183,9 @@ class LoadingBroker:
 
     def new_request_id(self) -> int:
         return self.requests
+
+    def write(self, _parts: list[bytes]) -> None:
+        """What may be open is closed; nobody waits for an answer."""
 
     async def request(self, _number: int, _parts: list[bytes]) -> Any:
         self.requests += 1

@@ -1,5 +1,6 @@
 """A part of ten million records, with that part of the room, takes that part of 256 MiB."""
 
+import sqlite3
 import tracemalloc
 from functools import partial
 
@@ -8,6 +9,7 @@ import pytest
 from anabranch.limits import CHECK_MAP_ENTRIES_MAX, SEND_BLOCKS_MAX
 from anabranch.verify.rules import Judge
 from anabranch.verify.sends import BlockPool
+from anabranch.verify.spill import private_database
 from anabranch.verify.verdict import conclude
 from benchmarks.history_check import MEMORY_MIB_MAX, RECORDS, SHAPES, _records
 
@@ -23,6 +25,13 @@ def test_memory_of_a_check_is_bounded(shape: str, monkeypatch: pytest.MonkeyPatc
     for module in ("facts", "order_rules", "cursor_rules"):
         entries = CHECK_MAP_ENTRIES_MAX // PART
         monkeypatch.setattr(f"anabranch.verify.{module}.CHECK_MAP_ENTRIES_MAX", entries)
+    opened = []
+
+    def noted() -> sqlite3.Connection:
+        opened.append(private_database())
+        return opened[-1]
+
+    monkeypatch.setattr("anabranch.verify.spill.private_database", noted)
     judge = Judge(dedup=False)
     tracemalloc.start()
     try:
@@ -35,5 +44,5 @@ def test_memory_of_a_check_is_bounded(shape: str, monkeypatch: pytest.MonkeyPatc
     assert verdict.counts["records"] >= RECORDS // PART
     assert {rule.id for rule in verdict.rules if rule.violations} <= {"C14"}
     assert peak < (MEMORY_MIB_MAX - INTERPRETER_MIB) * 2**20 / PART
-    assert judge.facts.spill.in_use, "the room was too small for everything"
+    assert opened, "the room was too small for everything"
     judge.facts.spill.close()

@@ -89,7 +89,6 @@ def test_sends_on_disk_are_the_same_as_in_memory() -> None:
             for line in (small, large):
                 line.begin(seq, seq, float(step))
         assert small.settle(seq, how, step + 0.5) is large.settle(seq, how, step + 0.5)
-    assert spill.in_use
     assert sum(type(block) is tuple for block in small.blocks.values()) == 13
     for (a, one), (b, two) in zip(small.each_block(), large.each_block(), strict=True):
         assert a == b

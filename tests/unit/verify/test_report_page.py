@@ -2,12 +2,14 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
+from anabranch.limits import REPORT_EVENTS_MAX
 from anabranch.testing.made_histories import (
     ORDERED,
     RUN,
@@ -209,3 +211,27 @@ def test_unreadable_history_is_refused_and_nothing_is_written(tmp_path: Path) ->
     assert result.exit_code == 2
     assert "there is no folder" in result.output
     assert not target.exists()
+
+
+def test_faults_of_the_whole_run_are_shown_however_many_there_are(tmp_path: Path) -> None:
+    """A soak with thousands of faults shows its last ones too, and says how many there were."""
+    count, steps = 5 * REPORT_EVENTS_MAX, 10 * REPORT_EVENTS_MAX
+    first_s = 120.0
+    events: list[Record] = []
+    for number in range(count):
+        at = first_s + number
+        events.append(Event(SERVER_KILLED, f"fault {number}")._replace(t=at))
+        events += [Event("phase", "a step")._replace(t=at + 0.5)] * (steps // count)
+    parsed = Parsed(page([report_on(made(tmp_path / "run", history(*events)))]))
+    shown = [row for row in parsed.tables["What happened"][1:] if row[1] == SERVER_KILLED]
+    assert len(shown) <= REPORT_EVENTS_MAX + 1
+    numbers = [int(row[2].removeprefix("fault ")) for row in shown]
+    assert numbers[0] == 0
+    assert numbers[-1] == count - 1
+    longest = max(b - a for a, b in pairwise(numbers))
+    assert longest <= 2 * count / REPORT_EVENTS_MAX + 1, "they are spread over the run"
+    words = " ".join(parsed.words)
+    assert f"{count:,} faults of which {len(shown):,} are shown" in words
+    assert f"{steps:,} other events of which" in words
+    marks = [dict(attrs) for tag, attrs in parsed.tags if tag == "line"]
+    assert len([mark for mark in marks if "fault" in (mark.get("class") or "")]) >= len(shown)

@@ -56,6 +56,7 @@ def sdk_reader_starts_over(self: Consumer) -> MessageId | None:
     if begin is None or self.attachments == 0:
         return begin
     self._acking.forget()
+    self.start_id, self.start_inclusive = EARLIEST, True
     return EARLIEST
 
 
