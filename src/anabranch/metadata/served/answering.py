@@ -20,12 +20,12 @@ from anabranch.metadata.tree_view import TreeView
 class Answering:
     """Reads on behalf of one connection."""
 
-    def __init__(self, backing: Backing, session: int) -> None:
+    def __init__(self, backing: Backing, session: int, list_numbers: Iterator[int]) -> None:
         self._backing = backing
         self._session = session
+        self._list_numbers = list_numbers
         self._names: dict[int, Iterator[list[str]]] = {}
         self._views: dict[int, TreeView] = {}
-        self._last_cursor = 0
         self._kinds: dict[str, Callable[[pb.Request, pb.Response], None]] = {
             "ping": self._ping,
             "get": self._get,
@@ -141,7 +141,7 @@ class Answering:
             else:
                 del self._names[cursor]
         else:
-            raise NotFound(f"no list {cursor} is kept for this connection")
+            raise NotFound(f"no list {cursor} is kept for this connection: begin the list again")
 
     def _drop(self, request: pb.Request, response: pb.Response) -> None:
         self._names.pop(request.drop.cursor, None)
@@ -165,8 +165,7 @@ class Answering:
                 f"at most {limits.METADATA_CURSORS_PER_CONNECTION_MAX} long lists may be read at "
                 "the same time over one connection"
             )
-        self._last_cursor += 1
-        return self._last_cursor
+        return next(self._list_numbers)
 
 
 def _pages(names: list[str]) -> Iterator[list[str]]:

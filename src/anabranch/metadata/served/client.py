@@ -150,7 +150,11 @@ class ServedStore:
             return found
 
     async def _next(self, cursor: int) -> pb.Response:
-        return await self._ask(pb.Request(next=pb.Cursor(cursor=cursor)), Repeat.BOUND)
+        request = pb.Request(next=pb.Cursor(cursor=cursor))
+        try:
+            return await self._ask(request, Repeat.BOUND)
+        except NotFound as error:  # it waited for a connection, and went out on another one
+            raise Unreachable(f"the server does not keep the list any more: {error}") from error
 
     def scan(self, prefix: str) -> AsyncIterator[Node]:
         """See `MetadataStore.scan`."""

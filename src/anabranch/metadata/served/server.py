@@ -5,6 +5,7 @@ last heard of, is known here only.
 """
 
 import asyncio
+import itertools
 from typing import Final
 
 from anabranch import limits
@@ -18,6 +19,7 @@ from anabranch.runtime.network import ConnectionHandler, Listener
 from anabranch.runtime.tasks import FailureSink, Tasks
 from anabranch.telemetry import get_logger
 
+_RUN_BYTES: Final = 7
 _log: Final = get_logger("metadata-server")
 
 
@@ -32,6 +34,9 @@ class MetadataServer:
         self.connections: dict[ServerConnection, None] = {}
         self.attached: dict[int, ServerConnection] = {}
         """The connection of each session that has one."""
+        self.list_numbers = itertools.count(1 + int(runtime.entropy.token_hex(_RUN_BYTES), 16))
+        """Of lists kept for clients. They begin anywhere, so that one that was begun on another
+        connection, or at another run of the server, is never taken for one of ours."""
         self._listener: Listener
 
     @property

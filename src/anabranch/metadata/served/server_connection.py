@@ -179,7 +179,7 @@ class ServerConnection:
         if self._closed:
             return  # the session waits for its client, which has lost this connection
         self._session = session
-        self._answering = Answering(server.backing, session)
+        self._answering = Answering(server.backing, session, server.list_numbers)
         timeout_ms = known.timeout_ms
         server.clock.begin(session, timeout_ms / 1000, server.runtime.clock.monotonic_s())
         server.attach(session, self)
