@@ -34,6 +34,8 @@ class MetadataServer:
         self.connections: dict[ServerConnection, None] = {}
         self.attached: dict[int, ServerConnection] = {}
         """The connection of each session that has one."""
+        self.given_up: set[int] = set()
+        """Sessions that have run out, until that is written down. None of them is renewed."""
         self.list_numbers = itertools.count(1 + int(runtime.entropy.token_hex(_RUN_BYTES), 16))
         """Of lists kept for clients. They begin anywhere, so that one that was begun on another
         connection, or at another run of the server, is never taken for one of ours."""
@@ -88,17 +90,27 @@ class MetadataServer:
             run_out = self.clock.tick(self.runtime.clock.monotonic_s())
             if run_out:
                 _log.info("sessions_ran_out", sessions=run_out)
-                await self._end(tuple(run_out))
+                self._give_up(run_out)
+                # Not here: a store that is slow to write would make every tick late.
+                self.tasks.spawn("end sessions", self._end(tuple(run_out)))
 
-    async def _end(self, sessions: tuple[int, ...]) -> None:
+    def _give_up(self, sessions: list[int]) -> None:
         for session in sessions:
             self.clock.forget(session)
+            self.given_up.add(session)
+            connection = self.attached.pop(session, None)
+            if connection is not None:
+                connection.hang_up(f"session {session} has run out")
+
+    async def _end(self, sessions: tuple[int, ...]) -> None:
         command = EndSessions(self.runtime.clock.wall_ms(), sessions)
         try:
             await (await self.backing.propose(command))
         except AnabranchError as error:
             # The store has failed, which ends this process; the next one counts anew.
             _log.error("sessions_not_ended", reason=str(error))
+        else:
+            self.given_up.difference_update(sessions)
 
     def _ended(self, sessions: tuple[int, ...]) -> None:
         """Sessions are over: whoever still speaks for one must begin another."""

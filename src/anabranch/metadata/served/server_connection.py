@@ -201,7 +201,7 @@ class ServerConnection:
         sessions = server.backing.machine.sessions
         if hello.session:
             known = sessions.get(hello.session)
-            if known is None or known.is_local:
+            if known is None or known.is_local or hello.session in server.given_up:
                 raise SessionExpired(f"session {hello.session} has ended")
             if not hmac.compare_digest(known.secret, hello.secret):
                 raise InputError(f"not the secret of session {hello.session}")
