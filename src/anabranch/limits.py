@@ -113,6 +113,8 @@ METADATA_RECONNECT_DELAY_S_MIN: Final = 0.02
 METADATA_RECONNECT_DELAY_S_MAX: Final = 1.0
 METADATA_UNANSWERED_WRITES_MAX: Final = 512
 """Write requests that a client has under way; further writers wait."""
+METADATA_UNANSWERED_WRITE_BYTES_MAX: Final = 8 * MIB
+"""Their bytes together. The server has room for them and goes on reading: renewals get through."""
 
 # --- coordination -----------------------------------------------------------------------------
 LEASE_DRIFT_SHARE_MAX: Final = 0.05
@@ -275,6 +277,8 @@ assert (
     < METADATA_FRAME_BYTES_MAX
 ), "events, answers gathered so far and one more page share a frame"
 assert METADATA_UNANSWERED_WRITES_MAX < METADATA_UNREAD_ANSWERS_MAX
+assert METADATA_COMMAND_BYTES_MAX < METADATA_UNANSWERED_WRITE_BYTES_MAX
+assert METADATA_UNANSWERED_WRITE_BYTES_MAX < METADATA_QUEUED_BYTES_PER_CONNECTION_MAX
 assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < JOURNAL_RECORD_BYTES_MAX
 assert (
     METADATA_VALUE_BYTES_MAX

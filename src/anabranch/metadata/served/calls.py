@@ -54,12 +54,12 @@ class Call:
 class WriteCall(Call):
     """Writes of several callers that go out together."""
 
-    __slots__ = ("_size_bytes", "parts")
+    __slots__ = ("parts", "size_bytes")
 
     def __init__(self, made_s: float) -> None:
         super().__init__(pb.Request(write=pb.Write()), Repeat.NUMBERED, made_s)
         self.parts: list[tuple[int, asyncio.Future[list[Outcome]]]] = []
-        self._size_bytes = 0
+        self.size_bytes = 0
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]] | None:
         """Take in the operations of one caller; None if there is no room for them."""
@@ -68,11 +68,11 @@ class WriteCall(Call):
         write = self.request.write
         if self.parts and (
             len(write.operations) + len(encoded) > limits.METADATA_COMMAND_OPERATIONS_MAX
-            or self._size_bytes + size_bytes > limits.METADATA_FRAME_BYTES_USUAL
+            or self.size_bytes + size_bytes > limits.METADATA_FRAME_BYTES_USUAL
         ):
             return None
         write.operations.extend(encoded)
-        self._size_bytes += size_bytes
+        self.size_bytes += size_bytes
         outcomes: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self.parts.append((len(encoded), outcomes))
         return outcomes
@@ -104,6 +104,7 @@ class Calls:
         self._last_id = 0
         self._next_number = 1
         self._numbered: dict[int, WriteCall] = {}
+        self._numbered_bytes = 0
 
     @property
     def writes_under_way(self) -> list[asyncio.Future[list[Outcome]]]:
@@ -111,10 +112,15 @@ class Calls:
         calls = [*self._numbered.values(), *self._queue]
         return [part[1] for call in calls if isinstance(call, WriteCall) for part in call.parts]
 
-    def ask(self, request: pb.Request, repeat: Repeat, now_s: float) -> Call:
-        """Queue a request."""
+    def ask(
+        self, request: pb.Request, repeat: Repeat, now_s: float, *, first: bool = False
+    ) -> Call:
+        """Queue a request; with `first`, ahead of all that wait to be sent."""
         call = Call(request, repeat, now_s)
-        self._queue.append(call)
+        if first:
+            self._queue.appendleft(call)
+        else:
+            self._queue.append(call)
         return call
 
     def write(
@@ -137,10 +143,11 @@ class Calls:
         while self._queue and size_bytes < limits.METADATA_FRAME_BYTES_USUAL:
             call = self._queue[0]
             if isinstance(call, WriteCall):
-                if len(self._numbered) >= limits.METADATA_UNANSWERED_WRITES_MAX:
+                if self._window_is_full(call):
                     break
                 call.request.write.number = self._next_number
                 self._numbered[self._next_number] = call
+                self._numbered_bytes += call.size_bytes
                 self._next_number += 1
                 self._say_what_was_read(call)
             self._queue.popleft()
@@ -154,6 +161,14 @@ class Calls:
             size_bytes += call.request.ByteSize()
         return taken
 
+    def _window_is_full(self, call: WriteCall) -> bool:
+        # What the server has no room for stays here: there it would stand in the way of renewals.
+        size_bytes = self._numbered_bytes + call.size_bytes
+        return bool(self._numbered) and (
+            len(self._numbered) >= limits.METADATA_UNANSWERED_WRITES_MAX
+            or size_bytes > limits.METADATA_UNANSWERED_WRITE_BYTES_MAX
+        )
+
     def _say_what_was_read(self, call: Call) -> None:
         call.request.write.answered_below = next(iter(self._numbered))
 
@@ -164,6 +179,7 @@ class Calls:
             return  # to a request whose caller was told that the outcome is not known
         if isinstance(call, WriteCall):
             self._numbered.pop(call.request.write.number, None)
+            self._numbered_bytes -= call.size_bytes
         if response.HasField("error"):
             call.fail(messages.error_from(response.error))
         elif isinstance(call, WriteCall):
@@ -201,6 +217,7 @@ class Calls:
             number: call for number, call in self._sent.items() if call.repeat is Repeat.READ
         }
         self._numbered.clear()
+        self._numbered_bytes = 0
         self._next_number = 1
 
     def give_up(self, older_than_s: float, why: str) -> None:

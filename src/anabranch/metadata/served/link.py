@@ -308,7 +308,11 @@ class Link:
             self._overdue = overdue
         elif now_s - self._pinged_s >= self.lease.renew_every_s:
             self._pinged_s, self._overdue = now_s, False
-            self._ping = self._ask(pb.Request(ping=pb.Ping()), Repeat.BOUND)
+            # Ahead of writes that may wait for long: the session must not depend on them.
+            self._ping = self._calls.ask(
+                pb.Request(ping=pb.Ping()), Repeat.BOUND, now_s, first=True
+            )
+            self._schedule_flush()
 
     def _give_up_session(self, why: str) -> None:
         self._alive = False

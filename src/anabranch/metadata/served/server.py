@@ -14,6 +14,7 @@ from anabranch.metadata.commands import EndSessions
 from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.served.server_connection import ServerConnection
 from anabranch.metadata.served.session_clock import SessionClock
+from anabranch.metadata.served.under_way import UnderWay
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import ConnectionHandler, Listener
 from anabranch.runtime.tasks import FailureSink, Tasks
@@ -34,6 +35,7 @@ class MetadataServer:
         self.connections: dict[ServerConnection, None] = {}
         self.attached: dict[int, ServerConnection] = {}
         """The connection of each session that has one."""
+        self.under_way = UnderWay()
         self.given_up: set[int] = set()
         """Sessions that have run out, until that is written down. None of them is renewed."""
         self.list_numbers = itertools.count(1 + int(runtime.entropy.token_hex(_RUN_BYTES), 16))

@@ -235,7 +235,7 @@ class ServerConnection:
         elif kind == "subscribe":
             self._subscribe(messages.revision_from(request.subscribe.since))
             self._respond(pb.Response(id=request.id))
-        else:
+        elif kind != "write" or not self._serve_again(request):
             try:
                 command = self._command(request, kind)
             except ProtocolError:
@@ -248,6 +248,19 @@ class ServerConnection:
             if not self._proposing:
                 self._proposing = True
                 self._server.tasks.spawn("propose writes", self._propose_all())
+
+    def _serve_again(self, request: pb.Request) -> bool:
+        """Answer a write that another connection has brought before; False if there was none."""
+        number = request.write.number
+        known = self._server.backing.machine.sessions.get(self._session)
+        if known is not None and number in known.answers:
+            self._respond(self._response(request, Effect(known.answers[number], [])))
+            return True
+        answer = self._server.under_way.find(self._session, number)
+        if answer is not None:
+            self._queued(request.ByteSize())
+            answer.add_done_callback(partial(self._took_effect, request))
+        return answer is not None
 
     def _command(self, request: pb.Request, kind: str) -> Command:
         wall_ms = self._server.runtime.clock.wall_ms()
@@ -284,6 +297,8 @@ class ServerConnection:
             except AnabranchError as error:
                 self.hang_up(str(error))
                 break
+            if isinstance(command, Write):
+                self._server.under_way.add(command.session, command.request, answer)
             answer.add_done_callback(partial(self._took_effect, request))
         self._proposing = False
 
@@ -299,7 +314,9 @@ class ServerConnection:
             # client will ask again: an error now would be a guess.
             self.hang_up(str(error))
             return
-        effect: Effect = answer.result()
+        self._respond(self._response(request, answer.result()))
+
+    def _response(self, request: pb.Request, effect: Effect) -> pb.Response:
         response = pb.Response(
             id=request.id,
             revision=messages.revision_message(self._server.backing.machine.tree.revision),
@@ -312,7 +329,7 @@ class ServerConnection:
         else:
             response.count = len(effect.ended)
             response.outcomes.extend(map(messages.outcome_message, effect.outcomes))
-        self._respond(response)
+        return response
 
     # --- out ----------------------------------------------------------------------------------
 
