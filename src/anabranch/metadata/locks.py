@@ -18,6 +18,7 @@ from anabranch.errors import (
     LockBusy,
     NotFound,
     OutcomeUnknown,
+    SessionExpired,
 )
 from anabranch.metadata.lease import Lease
 from anabranch.metadata.lock_machine import Do, LockMachine, LockState, Step
@@ -106,6 +107,8 @@ class Lock:
         except BadVersion as error:
             await self.confirm()
             raise Fenced(f"{self.path} was changed by somebody else: {error}") from error
+        except SessionExpired as error:
+            raise Fenced(f"{self.path} is not held any more: {error}") from error
         except OutcomeUnknown:
             self._locks.look_soon(self)
             raise

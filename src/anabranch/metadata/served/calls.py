@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.errors import AnabranchError, OutcomeUnknown, SessionExpired, Unreachable
 from anabranch.generated import anabranch_metadata_pb2 as pb
 from anabranch.metadata.served import messages
 from anabranch.metadata.store import Operation, Outcome
@@ -84,6 +84,26 @@ class WriteCall(Call):
             if not outcomes.done():
                 outcomes.set_exception(error)
                 outcomes.exception()
+
+    def refuse_ephemeral(self, why: SessionExpired) -> bool:
+        """Answer callers that want a node of a session that is over; False if nobody is left.
+
+        Nothing was sent yet, so none of what they asked for was carried out.
+        """
+        parts, self.parts = self.parts, []
+        operations = list(self.request.write.operations)
+        self.request.write.ClearField("operations")
+        place = 0
+        for count, outcomes in parts:
+            wanted = operations[place : place + count]
+            place += count
+            if not any(operation.put.ephemeral for operation in wanted):
+                self.parts.append((count, outcomes))
+                self.request.write.operations.extend(wanted)
+            elif not outcomes.done():
+                outcomes.set_result([why] * count)
+        self.size_bytes = sum(operation.ByteSize() for operation in self.request.write.operations)
+        return bool(self.parts)
 
     def answered(self, response: pb.Response) -> None:
         """Give every caller the outcomes of its operations."""
@@ -219,6 +239,13 @@ class Calls:
         self._numbered.clear()
         self._numbered_bytes = 0
         self._next_number = 1
+        # What waits to be sent would be sent in the next session, which nobody has meant.
+        expired = SessionExpired(f"{why}; the write was not carried out")
+        self._queue = deque(
+            call
+            for call in self._queue
+            if not isinstance(call, WriteCall) or call.refuse_ephemeral(expired)
+        )
 
     def give_up(self, older_than_s: float, why: str) -> None:
         """Fail calls that were made before some time and that nobody has begun to carry out."""

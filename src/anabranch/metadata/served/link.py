@@ -26,7 +26,7 @@ from anabranch.metadata.served.calls import Call, Calls, Repeat
 from anabranch.metadata.served.client_connection import ClientConnection
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.session_news import SessionNews
-from anabranch.metadata.store import Event, Operation, Outcome, Revision, SessionEvent
+from anabranch.metadata.store import Event, Operation, Outcome, Put, Revision, SessionEvent
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
@@ -129,6 +129,11 @@ class Link:
 
     def write(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Send operations; the answer has their outcomes."""
+        if not self._alive and any(isinstance(op, Put) and op.ephemeral for op in operations):
+            expired = SessionExpired(f"session {self.session} is over and the next has not begun")
+            refused: asyncio.Future[list[Outcome]] = self._loop.create_future()
+            refused.set_result([expired] * len(operations))
+            return refused
         # While nobody can be reached, those who wait longer must not drag others down with them.
         join = self._connection is not None or self._flush_scheduled
         self._schedule_flush()
