@@ -100,6 +100,8 @@ METADATA_FRAME_BYTES_USUAL: Final = 1 * MIB
 """Requests and responses that were made together share frames of about this size."""
 METADATA_EVENTS_PER_FRAME_MAX: Final = 500
 METADATA_CURSORS_PER_CONNECTION_MAX: Final = 64
+METADATA_LIST_IDLE_S_MAX: Final = 600.0
+"""A server keeps a list for this long after its reader last asked for a page of it."""
 METADATA_QUEUED_BYTES_PER_CONNECTION_MAX: Final = 16 * MIB
 """Answers not sent and writes not begun before reading from a connection pauses."""
 METADATA_CONNECTIONS_MAX: Final = 10_000

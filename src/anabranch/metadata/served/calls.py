@@ -206,6 +206,13 @@ class Calls:
             call.answered(response)
         elif not call.answer.done():
             call.answer.set_result(response)
+        else:
+            self.not_read(response, call.made_s)
+
+    def not_read(self, response: pb.Response, now_s: float) -> None:
+        """Its caller has given up, and nobody else knows of the list that the server may keep."""
+        if cursor := response.names.cursor or response.records.cursor:
+            self.ask(pb.Request(drop=pb.Cursor(cursor=cursor)), Repeat.BOUND, now_s)
 
     def connection_lost(self, why: str) -> None:
         """What cannot be asked again is answered; the rest waits for the next connection."""

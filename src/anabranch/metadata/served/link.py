@@ -121,7 +121,14 @@ class Link:
 
     async def ask(self, request: pb.Request, repeat: Repeat = Repeat.READ) -> pb.Response:
         """Send a request and wait for the answer."""
-        return await self._ask(request, repeat).answer
+        call = self._ask(request, repeat)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            if not call.answer.cancelled() and call.answer.exception() is None:
+                self._calls.not_read(call.answer.result(), call.made_s)
+                self._schedule_flush()
+            raise
 
     def tell(self, request: pb.Request) -> None:
         """Send a request whose answer nobody waits for."""
