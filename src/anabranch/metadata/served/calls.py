@@ -169,7 +169,10 @@ class Calls:
                 self._numbered[self._next_number] = call
                 self._numbered_bytes += call.size_bytes
                 self._next_number += 1
-                self._say_what_was_read(call)
+                call.request.write.answered_below = self._answered_below
+            elif call.repeat is Repeat.BOUND and call.request.HasField("ping"):
+                # Only now: what was read in one session says nothing in the next.
+                call.request.ping.answered_below = self._answered_below
             self._queue.popleft()
             if call.answer.done() and not call.sent and not isinstance(call, WriteCall):
                 continue  # its caller has given up
@@ -189,8 +192,9 @@ class Calls:
             or size_bytes > limits.METADATA_UNANSWERED_WRITE_BYTES_MAX
         )
 
-    def _say_what_was_read(self, call: Call) -> None:
-        call.request.write.answered_below = next(iter(self._numbered))
+    @property
+    def _answered_below(self) -> int:
+        return next(iter(self._numbered), self._next_number)
 
     def answered(self, response: pb.Response) -> None:
         """An answer came in."""
@@ -227,7 +231,7 @@ class Calls:
         size_bytes = 0
         for call in self._sent.values():
             if isinstance(call, WriteCall):
-                self._say_what_was_read(call)
+                call.request.write.answered_below = self._answered_below
             if size_bytes >= limits.METADATA_FRAME_BYTES_USUAL:
                 frames.append([])
                 size_bytes = 0

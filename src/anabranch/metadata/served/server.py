@@ -10,7 +10,7 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.errors import AnabranchError
-from anabranch.metadata.commands import EndSessions
+from anabranch.metadata.commands import EndSessions, Write
 from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.served.server_connection import ServerConnection
 from anabranch.metadata.served.session_clock import SessionClock
@@ -41,6 +41,8 @@ class MetadataServer:
         self.list_numbers = itertools.count(1 + int(runtime.entropy.token_hex(_RUN_BYTES), 16))
         """Of lists kept for clients. They begin anywhere, so that one that was begun on another
         connection, or at another run of the server, is never taken for one of ours."""
+        self._forgetting: set[int] = set()
+        """Sessions of which it is being written down what they have read."""
         self._listener: Listener
 
     @property
@@ -85,6 +87,25 @@ class MetadataServer:
         """A connection is gone; its session has its timeout to come back."""
         if self.attached.get(session) is connection:
             del self.attached[session]
+
+    def answers_read(self, session: int, below: int) -> None:
+        """The client of a session has read all answers below a number: they can be forgotten."""
+        known = self.backing.machine.sessions.get(session)
+        if known is None or session in self._forgetting:
+            return
+        if any(number < below for number in known.answers):
+            self._forgetting.add(session)
+            self.tasks.spawn("forget answers", self._forget_answers(session, below))
+
+    async def _forget_answers(self, session: int, below: int) -> None:
+        # By the log, as all that changes a session: what is refused later depends on it.
+        command = Write(self.runtime.clock.wall_ms(), (), session, answered_below=below)
+        try:
+            await (await self.backing.propose(command))
+        except AnabranchError as error:
+            _log.error("answers_not_forgotten", session=session, reason=str(error))
+        finally:
+            self._forgetting.discard(session)
 
     async def _end_run_out(self) -> None:
         while True:

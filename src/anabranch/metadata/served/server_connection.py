@@ -231,6 +231,8 @@ class ServerConnection:
     def _serve(self, request: pb.Request, answering: Answering) -> None:
         kind = request.WhichOneof("kind") or ""
         if answering.can_answer(kind):
+            if kind == "ping":
+                self._server.answers_read(self._session, request.ping.answered_below)
             self._respond(answering.answer(request, kind))
         elif kind == "subscribe":
             self._subscribe(messages.revision_from(request.subscribe.since))
