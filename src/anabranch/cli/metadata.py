@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from anabranch.cli.standalone import help_of
 from anabranch.server.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ def metadata() -> None:
 
 @app.command()
 def serve(
-    data: str | None = typer.Option(None, help=SETTINGS["data"].help),
-    host: str | None = typer.Option(None, help=SETTINGS["host"].help),
-    port: int | None = typer.Option(None, help=SETTINGS["metadata_port"].help),
-    advertised_address: str | None = typer.Option(None, help=SETTINGS["advertised_address"].help),
-    log_level: str | None = typer.Option(None, help=SETTINGS["log_level"].help),
-    log_format: str | None = typer.Option(None, help=SETTINGS["log_format"].help),
+    data: str | None = typer.Option(None, help=help_of(SETTINGS["data"])),
+    host: str | None = typer.Option(None, help=help_of(SETTINGS["host"])),
+    port: int | None = typer.Option(None, help=help_of(SETTINGS["metadata_port"])),
+    advertised_address: str | None = typer.Option(
+        None, help=help_of(SETTINGS["advertised_address"])
+    ),
+    log_level: str | None = typer.Option(None, help=help_of(SETTINGS["log_level"])),
+    log_format: str | None = typer.Option(None, help=help_of(SETTINGS["log_format"])),
     config: str | None = typer.Option(None, help="TOML file with settings; flags win over it."),
 ) -> None:
     """Serve the metadata in a data folder in the foreground; Ctrl-C stops it.

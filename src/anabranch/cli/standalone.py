@@ -37,14 +37,15 @@ def _option(setting: Setting) -> inspect.Parameter:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
     # No default here: an absent flag must stay distinguishable, it loses to file and environment.
     choices = list(setting.choices)
-    option = typer.Option(None, *names, help=_help(setting), autocompletion=lambda: choices)
+    option = typer.Option(None, *names, help=help_of(setting), autocompletion=lambda: choices)
     kind = setting.kind | None
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind
     )
 
 
-def _help(setting: Setting) -> str:
+def help_of(setting: Setting) -> str:
+    """What a flag's help says of its setting: the meaning, what is allowed, the default."""
     default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
     return f"{setting.help} ({setting.allowed}" + (f"; default: {default})" if default else ")")
 
