@@ -105,6 +105,8 @@ METADATA_FRAME_BYTES_USUAL: Final = 1 * MIB
 """Requests and responses that were made together share frames of about this size."""
 METADATA_EVENTS_PER_FRAME_MAX: Final = 500
 METADATA_CURSORS_PER_CONNECTION_MAX: Final = 64
+METADATA_LIST_IDLE_S_MAX: Final = 600.0
+"""A server keeps a list for this long after its reader last asked for a page of it."""
 METADATA_QUEUED_BYTES_PER_CONNECTION_MAX: Final = 16 * MIB
 """Answers not sent and writes not begun before reading from a connection pauses."""
 METADATA_CONNECTIONS_MAX: Final = 10_000
@@ -118,6 +120,8 @@ METADATA_RECONNECT_DELAY_S_MIN: Final = 0.02
 METADATA_RECONNECT_DELAY_S_MAX: Final = 1.0
 METADATA_UNANSWERED_WRITES_MAX: Final = 512
 """Write requests that a client has under way; further writers wait."""
+METADATA_UNANSWERED_WRITE_BYTES_MAX: Final = 8 * MIB
+"""Their bytes together. The server has room for them and goes on reading: renewals get through."""
 
 # --- coordination -----------------------------------------------------------------------------
 LEASE_DRIFT_SHARE_MAX: Final = 0.05
@@ -281,6 +285,8 @@ assert (
     < METADATA_FRAME_BYTES_MAX
 ), "events, answers gathered so far and one more page share a frame"
 assert METADATA_UNANSWERED_WRITES_MAX < METADATA_UNREAD_ANSWERS_MAX
+assert METADATA_COMMAND_BYTES_MAX < METADATA_UNANSWERED_WRITE_BYTES_MAX
+assert METADATA_UNANSWERED_WRITE_BYTES_MAX < METADATA_QUEUED_BYTES_PER_CONNECTION_MAX
 assert METADATA_COMMAND_BYTES_MAX + METADATA_COMMAND_OPERATIONS_MAX * KIB < JOURNAL_RECORD_BYTES_MAX
 assert (
     METADATA_VALUE_BYTES_MAX

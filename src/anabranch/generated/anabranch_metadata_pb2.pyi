@@ -103,8 +103,10 @@ class Request(_message.Message):
     def __init__(self, id: _Optional[int] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., get: _Optional[_Union[Path, _Mapping]] = ..., exists: _Optional[_Union[Path, _Mapping]] = ..., children: _Optional[_Union[Path, _Mapping]] = ..., scan: _Optional[_Union[Scan, _Mapping]] = ..., scan_index: _Optional[_Union[ScanIndex, _Mapping]] = ..., events_after: _Optional[_Union[EventsAfter, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., export: _Optional[_Union[Path, _Mapping]] = ..., next: _Optional[_Union[Cursor, _Mapping]] = ..., drop: _Optional[_Union[Cursor, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., restore: _Optional[_Union[Restore, _Mapping]] = ..., end_session: _Optional[_Union[EndSession, _Mapping]] = ..., close: _Optional[_Union[Ping, _Mapping]] = ...) -> None: ...
 
 class Ping(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("answered_below",)
+    ANSWERED_BELOW_FIELD_NUMBER: _ClassVar[int]
+    answered_below: int
+    def __init__(self, answered_below: _Optional[int] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("path",)

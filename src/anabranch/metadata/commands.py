@@ -58,7 +58,8 @@ class Write:
     request: int = 0
     """The number its session gave it, to be answered once only; 0 if it gave none."""
     answered_below: int = 0
-    """The session has read the answers to all requests with smaller numbers."""
+    """The session has read the answers to all requests with smaller numbers. This is all there is
+    to say if there are no operations, and no number."""
 
 
 @dataclass(frozen=True, slots=True)

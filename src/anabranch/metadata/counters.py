@@ -40,6 +40,7 @@ class SequentialCounter:
 
         Raises:
             OutcomeUnknown: if the answer was lost. The number it would have been is not used.
+            SessionExpired: if there is no session now.
         """
         # Ephemeral: what is left of an unanswered request goes with the session.
         stat = await self._store.put(self._prefix, b"", ephemeral=True, sequential=True)

@@ -112,7 +112,7 @@ class Election:
 
     async def _wait(self, changed: "asyncio.Future[None]") -> Then:
         if self._lock is None:
-            await changed
+            await self._locks.wait_for(self.path, changed)
             return self._become(Happened.VACANT, self._leader)
         await asyncio.wait([self._lock.expired])
         self._lock = None

@@ -18,6 +18,7 @@ from anabranch.errors import (
     LockBusy,
     NotFound,
     OutcomeUnknown,
+    SessionExpired,
 )
 from anabranch.metadata.lease import Lease
 from anabranch.metadata.lock_machine import Do, LockMachine, LockState, Step
@@ -44,6 +45,8 @@ class Lock:
         """The session that the lock's node lives by."""
         self.expired: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Set to the reason once the lock is lost; never set by a release."""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Set once this process has let go of it, or of trying to get it, whatever came of it."""
         self.in_doubt = False
         """Whether a node of ours may appear without anybody having been told of it."""
         self._locks = locks
@@ -104,6 +107,8 @@ class Lock:
         except BadVersion as error:
             await self.confirm()
             raise Fenced(f"{self.path} was changed by somebody else: {error}") from error
+        except SessionExpired as error:
+            raise Fenced(f"{self.path} is not held any more: {error}") from error
         except OutcomeUnknown:
             self._locks.look_soon(self)
             raise
@@ -261,7 +266,7 @@ class Locks:
                 try:
                     return await self.acquire(path, value)
                 except LockBusy:
-                    await changed
+                    await self.wait_for(path, changed)
 
     @contextmanager
     def change_of(self, path: str) -> Iterator[asyncio.Future[None]]:
@@ -275,6 +280,16 @@ class Locks:
             waiting.remove(changed)
             if not waiting and self._waiting.get(path) is waiting:
                 del self._waiting[path]
+
+    async def wait_for(self, path: str, changed: "asyncio.Future[None]") -> None:
+        """Wait, right after a lock was found busy, until it may be free.
+
+        While this very process has it, or tries to, that is until it has let go: what the store
+        tells of the node may come before.
+        """
+        mine = self._locks.get(path)
+        signs = [changed] if mine is None else [changed, mine.over]
+        await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """Give up every lock. The tasks end with the group they were given to."""
@@ -340,6 +355,7 @@ class Locks:
         """Let go of a lock that is over, and remember the traces it may leave."""
         if self._locks.get(lock.path) is lock:
             del self._locks[lock.path]
+        _wake(lock.over)
         if lock.in_doubt:
             self._strays[lock.path] = lock.session
             self._sweep_soon(lock.path)

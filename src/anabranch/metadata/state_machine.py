@@ -82,10 +82,11 @@ class StateMachine:
 
     def _write(self, command: Write, epoch: int) -> Effect:
         session = self.sessions.get(command.session)
+        if session is not None:
+            session.forget_below(command.answered_below)
         if command.request:
             if session is None:
                 return _refused(command, SessionExpired(f"session {command.session} has ended"))
-            session.forget_below(command.answered_below)
             if command.request in session.answers:
                 return Effect(session.answers[command.request], [])
             if (refusal := _untimely(command.request, session)) is not None:

@@ -35,11 +35,13 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     check: Check | None = None
+    own_flag: str = ""
+    """For a setting of one command only, where its name would repeat that of the command."""
 
     @property
     def flag(self) -> str:
         """Its name on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return self.own_flag or "--" + self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
@@ -155,8 +157,16 @@ def _setting(
     high: float | None = None,
     choices: tuple[str, ...] = (),
     check: Check | None = None,
+    own_flag: str = "",
 ) -> Any:
-    details = {"help": help_text, "low": low, "high": high, "choices": choices, "check": check}
+    details = {
+        "help": help_text,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "check": check,
+        "own_flag": own_flag,
+    }
     return field(default=default, metadata={_SETTING: details})
 
 
@@ -198,6 +208,7 @@ class Settings:
         "Port on which `anabranch metadata serve` listens; 0 takes a free one.",
         low=0,
         high=65535,
+        own_flag="--port",
     )
     ledgers_url: str = _setting(
         "embedded:",

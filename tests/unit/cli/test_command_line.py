@@ -58,6 +58,20 @@ def test_every_command_explains_itself():
         assert result.exit_code == 0, name
 
 
+def test_help_of_the_metadata_server_names_every_default():
+    shown = CliRunner().invoke(app, ["metadata", "serve", "--help"]).stdout
+    words = " ".join(shown.split())
+    for name in ("data", "host", "metadata_port", "log_level", "log_format"):
+        setting = SETTINGS[name]
+        assert f"{setting.help} ({setting.allowed}; default: {setting.default})" in words
+
+
+def test_wrong_port_of_the_metadata_server_is_named_by_its_flag():
+    refused = anabranch("metadata", "serve", "--port", "99999")
+    assert refused.returncode == 2
+    assert refused.stderr == "error: --port: 99999 is not a whole number from 0 to 65535\n"
+
+
 def test_help_names_every_flag_whole_on_a_narrow_terminal():
     shown = CliRunner().invoke(app, ["standalone", "--help"], env={"COLUMNS": "80"}).stdout
     assert [s.flag for s in OURS.values() if f"  {s.flag} " not in shown] == []
@@ -127,9 +141,3 @@ def test_help_says_the_exit_codes() -> None:
         if "Exit code 0:" not in runner.invoke(app, [*words, "--help"]).output
     ]
     assert sorted(silent) == sorted(ONLY_DONE_OR_NOT)
-
-
-def test_help_of_metadata_serve_says_the_defaults() -> None:
-    shown = " ".join(CliRunner().invoke(app, ["metadata", "serve", "--help"]).output.split())
-    for name in ("data", "host", "metadata_port", "log_level", "log_format"):
-        assert f"default: {SETTINGS[name].default})" in shown, name

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from lock_bench import Bench
 
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.served.client import ServedStore
@@ -35,3 +36,13 @@ async def store(server: MetadataServer) -> AsyncIterator[ServedStore]:
     store = await ServedStore.open(real_runtime(), url, session_timeout_s=5.0)
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    base = MemoryStore(real_runtime().clock)
+    bench = Bench(base)
+    yield bench
+    await bench.tasks.close()
+    await base.close()
+    assert bench.failures == []

@@ -186,9 +186,25 @@ def test_session_runs_out_a_timeout_after_it_was_last_heard_of() -> None:
     assert [clock.tick(now) for now in (6.0, 7.0, 8.0, 9.0, 10.0)] == [[], [], [], [], [2]]
 
 
-def test_clock_that_stood_still_gives_everybody_a_full_timeout() -> None:
+def test_time_that_the_clock_stood_still_counts_against_nobody() -> None:
     clock = SessionClock(0.0, tick_s=1.0)
     clock.begin(1, 5.0, 0.0)
+    clock.begin(2, 5.0, 0.0)
     assert clock.tick(1.0) == []
-    assert clock.tick(20.0) == []
-    assert [clock.tick(now) for now in (21.0, 22.0, 23.0, 24.0, 25.0)] == [[], [], [], [], [1]]
+    clock.heard(2, 20.0)
+    assert clock.tick(20.0) == [], "it was there for two seconds"
+    assert [clock.tick(now) for now in (21.0, 22.0, 23.0)] == [[], [], [1]]
+    clock.forget(1)
+    assert [clock.tick(now) for now in (24.0, 25.0)] == [[], [2]], "it was heard after the pause"
+
+
+@pytest.mark.parametrize("late_s", [0.15, 0.25, 3.0])
+def test_clock_that_stutters_ends_dead_sessions_all_the_same(late_s: float) -> None:
+    clock = SessionClock(0.0, tick_s=0.1)
+    clock.begin(1, 30.0, 0.0)
+    now_s = awake_s = 0.0
+    while not clock.tick(now_s):
+        now_s += late_s
+        awake_s += 0.1
+        assert awake_s < 30.2, f"a dead session of 30 s is there after {now_s} s"
+    assert now_s >= 30.0

@@ -112,6 +112,48 @@ async def test_answers_are_forgotten_once_read(store: ServedStore, base: MemoryS
     assert len(session.answers) <= 2
 
 
+async def test_answers_of_a_client_that_writes_no_more_are_forgotten_for_good(
+    tmp_path: Path,
+) -> None:
+    local = await EmbeddedStore.open(real_runtime(), str(tmp_path))
+    server = await serving(local)
+    store, port = await client_of(server, timeout_s=1.0), server.port
+    for i in range(20):
+        await store.put("/a", b"%d" % i)
+    machine = local.backing.machine
+    assert machine.sessions[store.session].answers
+    await asyncio.sleep(0.8)
+    assert machine.sessions[store.session].answers == {}
+    index = machine.tree.revision
+    await asyncio.sleep(0.8)
+    assert machine.tree.revision == index, "that changes nothing in the tree"
+    await server.close()
+    await local.close()
+    local = await EmbeddedStore.open(real_runtime(), str(tmp_path))
+    known = local.backing.machine.sessions[store.session]
+    assert (known.answers, known.answered_below) == ({}, 21), "the log knows it, too"
+    server = await serving(local, port)
+    await store.put("/a", b"more")
+    await store.close()
+    await server.close()
+    await local.close()
+
+
+async def test_what_was_read_in_one_session_says_nothing_in_the_next(
+    store: ServedStore, base: MemoryStore
+) -> None:
+    events = store.session_events()
+    for i in range(20):
+        await store.put("/a", b"%d" % i)
+    await base.end_session(store.session)
+    async with asyncio.timeout(5):
+        while await anext(events) is not SessionEvent.SESSION_REESTABLISHED:
+            pass
+    await asyncio.sleep(store.session_timeout_s * 0.4)
+    assert base.backing.machine.sessions[store.session].answered_below == 1
+    await store.put("/a", b"more")
+
+
 @pytest.mark.goal("core.M7", part="served", broken_by="scan_takes_all_at_once")
 async def test_large_tree_is_streamed_in_bounded_memory(
     store: ServedStore, base: MemoryStore

@@ -20,12 +20,14 @@ from anabranch.metadata.tree_view import TreeView
 class Answering:
     """Reads on behalf of one connection."""
 
-    def __init__(self, backing: Backing, session: int) -> None:
+    def __init__(self, backing: Backing, session: int, list_numbers: Iterator[int]) -> None:
         self._backing = backing
         self._session = session
+        self._list_numbers = list_numbers
         self._names: dict[int, Iterator[list[str]]] = {}
         self._views: dict[int, TreeView] = {}
-        self._last_cursor = 0
+        self._used_s: dict[int, float] = {}
+        """When each list was last read from, the longest unread first."""
         self._kinds: dict[str, Callable[[pb.Request, pb.Response], None]] = {
             "ping": self._ping,
             "get": self._get,
@@ -38,6 +40,11 @@ class Answering:
             "next": self._next,
             "drop": self._drop,
         }
+
+    @property
+    def lists_kept(self) -> int:
+        """How many lists somebody may read on."""
+        return len(self._views) + len(self._names)
 
     def can_answer(self, kind: str) -> bool:
         """Whether a request of this kind is for here."""
@@ -55,13 +62,12 @@ class Answering:
 
     def close(self) -> None:
         """Let go of what was kept for the connection."""
-        for view in self._views.values():
-            self._backing.machine.tree.release(view)
-        self._views.clear()
-        self._names.clear()
+        for cursor in list(self._used_s):
+            self._let_go(cursor)
 
     def _ping(self, request: pb.Request, response: pb.Response) -> None:
-        """Being answered is the answer."""
+        """Being answered is the answer. And it comes regularly."""
+        self._let_go_of_unread()
 
     def _get(self, request: pb.Request, response: pb.Response) -> None:
         path = check_path(request.get.path)
@@ -131,6 +137,8 @@ class Answering:
 
     def _next(self, request: pb.Request, response: pb.Response) -> None:
         cursor = request.next.cursor
+        if self._used_s.pop(cursor, None) is not None:
+            self._used_s[cursor] = self._backing.clock.monotonic_s()
         if cursor in self._views:
             self._fill_records(cursor, self._views[cursor], response)
         elif cursor in self._names:
@@ -139,13 +147,17 @@ class Answering:
             if page:
                 response.names.cursor = cursor
             else:
-                del self._names[cursor]
+                self._let_go(cursor)
         else:
-            raise NotFound(f"no list {cursor} is kept for this connection")
+            raise NotFound(f"no list {cursor} is kept for this connection: begin the list again")
 
     def _drop(self, request: pb.Request, response: pb.Response) -> None:
-        self._names.pop(request.drop.cursor, None)
-        view = self._views.pop(request.drop.cursor, None)
+        self._let_go(request.drop.cursor)
+
+    def _let_go(self, cursor: int) -> None:
+        self._used_s.pop(cursor, None)
+        self._names.pop(cursor, None)
+        view = self._views.pop(cursor, None)
         if view is not None:
             self._backing.machine.tree.release(view)
 
@@ -157,16 +169,26 @@ class Answering:
         if page:
             response.records.cursor = cursor
         else:
-            self._backing.machine.tree.release(self._views.pop(cursor))
+            self._let_go(cursor)
+
+    def _let_go_of_unread(self) -> None:
+        """A list costs memory with every change of the tree, and its reader may have gone away."""
+        unread_since_s = self._backing.clock.monotonic_s() - limits.METADATA_LIST_IDLE_S_MAX
+        for cursor, used_s in list(self._used_s.items()):
+            if used_s > unread_since_s:
+                break
+            self._let_go(cursor)
 
     def _new_cursor(self) -> int:
-        if len(self._views) + len(self._names) >= limits.METADATA_CURSORS_PER_CONNECTION_MAX:
+        self._let_go_of_unread()
+        if self.lists_kept >= limits.METADATA_CURSORS_PER_CONNECTION_MAX:
             raise InputError(
                 f"at most {limits.METADATA_CURSORS_PER_CONNECTION_MAX} long lists may be read at "
                 "the same time over one connection"
             )
-        self._last_cursor += 1
-        return self._last_cursor
+        cursor = next(self._list_numbers)
+        self._used_s[cursor] = self._backing.clock.monotonic_s()
+        return cursor
 
 
 def _pages(names: list[str]) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.errors import AnabranchError, OutcomeUnknown, SessionExpired, Unreachable
 from anabranch.generated import anabranch_metadata_pb2 as pb
 from anabranch.metadata.served import messages
 from anabranch.metadata.store import Operation, Outcome
@@ -54,12 +54,12 @@ class Call:
 class WriteCall(Call):
     """Writes of several callers that go out together."""
 
-    __slots__ = ("_size_bytes", "parts")
+    __slots__ = ("parts", "size_bytes")
 
     def __init__(self, made_s: float) -> None:
         super().__init__(pb.Request(write=pb.Write()), Repeat.NUMBERED, made_s)
         self.parts: list[tuple[int, asyncio.Future[list[Outcome]]]] = []
-        self._size_bytes = 0
+        self.size_bytes = 0
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]] | None:
         """Take in the operations of one caller; None if there is no room for them."""
@@ -68,11 +68,11 @@ class WriteCall(Call):
         write = self.request.write
         if self.parts and (
             len(write.operations) + len(encoded) > limits.METADATA_COMMAND_OPERATIONS_MAX
-            or self._size_bytes + size_bytes > limits.METADATA_FRAME_BYTES_USUAL
+            or self.size_bytes + size_bytes > limits.METADATA_FRAME_BYTES_USUAL
         ):
             return None
         write.operations.extend(encoded)
-        self._size_bytes += size_bytes
+        self.size_bytes += size_bytes
         outcomes: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self.parts.append((len(encoded), outcomes))
         return outcomes
@@ -84,6 +84,26 @@ class WriteCall(Call):
             if not outcomes.done():
                 outcomes.set_exception(error)
                 outcomes.exception()
+
+    def refuse_ephemeral(self, why: SessionExpired) -> bool:
+        """Answer callers that want a node of a session that is over; False if nobody is left.
+
+        Nothing was sent yet, so none of what they asked for was carried out.
+        """
+        parts, self.parts = self.parts, []
+        operations = list(self.request.write.operations)
+        self.request.write.ClearField("operations")
+        place = 0
+        for count, outcomes in parts:
+            wanted = operations[place : place + count]
+            place += count
+            if not any(operation.put.ephemeral for operation in wanted):
+                self.parts.append((count, outcomes))
+                self.request.write.operations.extend(wanted)
+            elif not outcomes.done():
+                outcomes.set_result([why] * count)
+        self.size_bytes = sum(operation.ByteSize() for operation in self.request.write.operations)
+        return bool(self.parts)
 
     def answered(self, response: pb.Response) -> None:
         """Give every caller the outcomes of its operations."""
@@ -104,6 +124,7 @@ class Calls:
         self._last_id = 0
         self._next_number = 1
         self._numbered: dict[int, WriteCall] = {}
+        self._numbered_bytes = 0
 
     @property
     def writes_under_way(self) -> list[asyncio.Future[list[Outcome]]]:
@@ -111,10 +132,15 @@ class Calls:
         calls = [*self._numbered.values(), *self._queue]
         return [part[1] for call in calls if isinstance(call, WriteCall) for part in call.parts]
 
-    def ask(self, request: pb.Request, repeat: Repeat, now_s: float) -> Call:
-        """Queue a request."""
+    def ask(
+        self, request: pb.Request, repeat: Repeat, now_s: float, *, first: bool = False
+    ) -> Call:
+        """Queue a request; with `first`, ahead of all that wait to be sent."""
         call = Call(request, repeat, now_s)
-        self._queue.append(call)
+        if first:
+            self._queue.appendleft(call)
+        else:
+            self._queue.append(call)
         return call
 
     def write(
@@ -137,12 +163,16 @@ class Calls:
         while self._queue and size_bytes < limits.METADATA_FRAME_BYTES_USUAL:
             call = self._queue[0]
             if isinstance(call, WriteCall):
-                if len(self._numbered) >= limits.METADATA_UNANSWERED_WRITES_MAX:
+                if self._window_is_full(call):
                     break
                 call.request.write.number = self._next_number
                 self._numbered[self._next_number] = call
+                self._numbered_bytes += call.size_bytes
                 self._next_number += 1
-                self._say_what_was_read(call)
+                call.request.write.answered_below = self._answered_below
+            elif call.repeat is Repeat.BOUND and call.request.HasField("ping"):
+                # Only now: what was read in one session says nothing in the next.
+                call.request.ping.answered_below = self._answered_below
             self._queue.popleft()
             if call.answer.done() and not call.sent and not isinstance(call, WriteCall):
                 continue  # its caller has given up
@@ -154,8 +184,17 @@ class Calls:
             size_bytes += call.request.ByteSize()
         return taken
 
-    def _say_what_was_read(self, call: Call) -> None:
-        call.request.write.answered_below = next(iter(self._numbered))
+    def _window_is_full(self, call: WriteCall) -> bool:
+        # What the server has no room for stays here: there it would stand in the way of renewals.
+        size_bytes = self._numbered_bytes + call.size_bytes
+        return bool(self._numbered) and (
+            len(self._numbered) >= limits.METADATA_UNANSWERED_WRITES_MAX
+            or size_bytes > limits.METADATA_UNANSWERED_WRITE_BYTES_MAX
+        )
+
+    @property
+    def _answered_below(self) -> int:
+        return next(iter(self._numbered), self._next_number)
 
     def answered(self, response: pb.Response) -> None:
         """An answer came in."""
@@ -164,12 +203,20 @@ class Calls:
             return  # to a request whose caller was told that the outcome is not known
         if isinstance(call, WriteCall):
             self._numbered.pop(call.request.write.number, None)
+            self._numbered_bytes -= call.size_bytes
         if response.HasField("error"):
             call.fail(messages.error_from(response.error))
         elif isinstance(call, WriteCall):
             call.answered(response)
         elif not call.answer.done():
             call.answer.set_result(response)
+        else:
+            self.not_read(response, call.made_s)
+
+    def not_read(self, response: pb.Response, now_s: float) -> None:
+        """Its caller has given up, and nobody else knows of the list that the server may keep."""
+        if cursor := response.names.cursor or response.records.cursor:
+            self.ask(pb.Request(drop=pb.Cursor(cursor=cursor)), Repeat.BOUND, now_s)
 
     def connection_lost(self, why: str) -> None:
         """What cannot be asked again is answered; the rest waits for the next connection."""
@@ -184,7 +231,7 @@ class Calls:
         size_bytes = 0
         for call in self._sent.values():
             if isinstance(call, WriteCall):
-                self._say_what_was_read(call)
+                call.request.write.answered_below = self._answered_below
             if size_bytes >= limits.METADATA_FRAME_BYTES_USUAL:
                 frames.append([])
                 size_bytes = 0
@@ -201,7 +248,15 @@ class Calls:
             number: call for number, call in self._sent.items() if call.repeat is Repeat.READ
         }
         self._numbered.clear()
+        self._numbered_bytes = 0
         self._next_number = 1
+        # What waits to be sent would be sent in the next session, which nobody has meant.
+        expired = SessionExpired(f"{why}; the write was not carried out")
+        self._queue = deque(
+            call
+            for call in self._queue
+            if not isinstance(call, WriteCall) or call.refuse_ephemeral(expired)
+        )
 
     def give_up(self, older_than_s: float, why: str) -> None:
         """Fail calls that were made before some time and that nobody has begun to carry out."""

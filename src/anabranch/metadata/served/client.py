@@ -147,10 +147,16 @@ class ServedStore:
                     found += names.names
             except Unreachable:
                 continue  # the connection that knew the list is gone: ask for a new one
+            finally:
+                self._drop(names.cursor)
             return found
 
     async def _next(self, cursor: int) -> pb.Response:
-        return await self._ask(pb.Request(next=pb.Cursor(cursor=cursor)), Repeat.BOUND)
+        request = pb.Request(next=pb.Cursor(cursor=cursor))
+        try:
+            return await self._ask(request, Repeat.BOUND)
+        except NotFound as error:  # it waited for a connection, and went out on another one
+            raise Unreachable(f"the server does not keep the list any more: {error}") from error
 
     def scan(self, prefix: str) -> AsyncIterator[Node]:
         """See `MetadataStore.scan`."""
@@ -206,8 +212,12 @@ class ServedStore:
                     yield messages.record_from(message)
                 page = (await self._next(page.cursor)).records
         finally:
-            if page.cursor and not self._closed:
-                self._link.tell(pb.Request(drop=pb.Cursor(cursor=page.cursor)))
+            self._drop(page.cursor)
+
+    def _drop(self, cursor: int) -> None:
+        """Tell the server that a list is not read to its end; nothing to tell if it is 0."""
+        if cursor and not self._closed:
+            self._link.tell(pb.Request(drop=pb.Cursor(cursor=cursor)))
 
     # --- watching -----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from anabranch.metadata.served.calls import Call, Calls, Repeat
 from anabranch.metadata.served.client_connection import ClientConnection
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.session_news import SessionNews
-from anabranch.metadata.store import Event, Operation, Outcome, Revision, SessionEvent
+from anabranch.metadata.store import Event, Operation, Outcome, Put, Revision, SessionEvent
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
@@ -121,7 +121,14 @@ class Link:
 
     async def ask(self, request: pb.Request, repeat: Repeat = Repeat.READ) -> pb.Response:
         """Send a request and wait for the answer."""
-        return await self._ask(request, repeat).answer
+        call = self._ask(request, repeat)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            if not call.answer.cancelled() and call.answer.exception() is None:
+                self._calls.not_read(call.answer.result(), call.made_s)
+                self._schedule_flush()
+            raise
 
     def tell(self, request: pb.Request) -> None:
         """Send a request whose answer nobody waits for."""
@@ -129,6 +136,11 @@ class Link:
 
     def write(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Send operations; the answer has their outcomes."""
+        if not self._alive and any(isinstance(op, Put) and op.ephemeral for op in operations):
+            expired = SessionExpired(f"session {self.session} is over and the next has not begun")
+            refused: asyncio.Future[list[Outcome]] = self._loop.create_future()
+            refused.set_result([expired] * len(operations))
+            return refused
         # While nobody can be reached, those who wait longer must not drag others down with them.
         join = self._connection is not None or self._flush_scheduled
         self._schedule_flush()
@@ -308,7 +320,11 @@ class Link:
             self._overdue = overdue
         elif now_s - self._pinged_s >= self.lease.renew_every_s:
             self._pinged_s, self._overdue = now_s, False
-            self._ping = self._ask(pb.Request(ping=pb.Ping()), Repeat.BOUND)
+            # Ahead of writes that may wait for long: the session must not depend on them.
+            self._ping = self._calls.ask(
+                pb.Request(ping=pb.Ping()), Repeat.BOUND, now_s, first=True
+            )
+            self._schedule_flush()
 
     def _give_up_session(self, why: str) -> None:
         self._alive = False

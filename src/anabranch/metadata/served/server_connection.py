@@ -179,7 +179,7 @@ class ServerConnection:
         if self._closed:
             return  # the session waits for its client, which has lost this connection
         self._session = session
-        self._answering = Answering(server.backing, session)
+        self._answering = Answering(server.backing, session, server.list_numbers)
         timeout_ms = known.timeout_ms
         server.clock.begin(session, timeout_ms / 1000, server.runtime.clock.monotonic_s())
         server.attach(session, self)
@@ -201,7 +201,7 @@ class ServerConnection:
         sessions = server.backing.machine.sessions
         if hello.session:
             known = sessions.get(hello.session)
-            if known is None or known.is_local:
+            if known is None or known.is_local or hello.session in server.given_up:
                 raise SessionExpired(f"session {hello.session} has ended")
             if not hmac.compare_digest(known.secret, hello.secret):
                 raise InputError(f"not the secret of session {hello.session}")
@@ -231,11 +231,13 @@ class ServerConnection:
     def _serve(self, request: pb.Request, answering: Answering) -> None:
         kind = request.WhichOneof("kind") or ""
         if answering.can_answer(kind):
+            if kind == "ping":
+                self._server.answers_read(self._session, request.ping.answered_below)
             self._respond(answering.answer(request, kind))
         elif kind == "subscribe":
             self._subscribe(messages.revision_from(request.subscribe.since))
             self._respond(pb.Response(id=request.id))
-        else:
+        elif kind != "write" or not self._serve_again(request):
             try:
                 command = self._command(request, kind)
             except ProtocolError:
@@ -248,6 +250,19 @@ class ServerConnection:
             if not self._proposing:
                 self._proposing = True
                 self._server.tasks.spawn("propose writes", self._propose_all())
+
+    def _serve_again(self, request: pb.Request) -> bool:
+        """Answer a write that another connection has brought before; False if there was none."""
+        number = request.write.number
+        known = self._server.backing.machine.sessions.get(self._session)
+        if known is not None and number in known.answers:
+            self._respond(self._response(request, Effect(known.answers[number], [])))
+            return True
+        answer = self._server.under_way.find(self._session, number)
+        if answer is not None:
+            self._queued(request.ByteSize())
+            answer.add_done_callback(partial(self._took_effect, request))
+        return answer is not None
 
     def _command(self, request: pb.Request, kind: str) -> Command:
         wall_ms = self._server.runtime.clock.wall_ms()
@@ -284,6 +299,8 @@ class ServerConnection:
             except AnabranchError as error:
                 self.hang_up(str(error))
                 break
+            if isinstance(command, Write):
+                self._server.under_way.add(command.session, command.request, answer)
             answer.add_done_callback(partial(self._took_effect, request))
         self._proposing = False
 
@@ -299,7 +316,9 @@ class ServerConnection:
             # client will ask again: an error now would be a guess.
             self.hang_up(str(error))
             return
-        effect: Effect = answer.result()
+        self._respond(self._response(request, answer.result()))
+
+    def _response(self, request: pb.Request, effect: Effect) -> pb.Response:
         response = pb.Response(
             id=request.id,
             revision=messages.revision_message(self._server.backing.machine.tree.revision),
@@ -312,7 +331,7 @@ class ServerConnection:
         else:
             response.count = len(effect.ended)
             response.outcomes.extend(map(messages.outcome_message, effect.outcomes))
-        self._respond(response)
+        return response
 
     # --- out ----------------------------------------------------------------------------------
 

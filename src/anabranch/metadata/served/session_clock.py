@@ -1,8 +1,9 @@
 """When a server may end the sessions of clients it does not hear of. Pure: time is handed in.
 
 A session runs out when its timeout has passed since its client was last heard of, by the clock of
-a server that was there to hear. A server that just started, or that was itself paused, was not: it
-gives every session its full timeout again.
+a server that was there to hear. A server that just started was not: it gives every session its full
+timeout. Nor was one that stood still: what it missed, and no more, is added to every deadline, so
+that a machine that stutters ends sessions later, but ends them.
 """
 
 from typing import Final
@@ -41,10 +42,11 @@ class SessionClock:
 
     def tick(self, now_s: float) -> list[int]:
         """The sessions that have run out; to be called once per interval."""
-        paused = now_s - self._last_tick_s > _TICKS_MISSED * self._tick_s
+        passed_s = now_s - self._last_tick_s
         self._last_tick_s = now_s
-        if paused:
+        if passed_s > _TICKS_MISSED * self._tick_s:
+            missed_s = passed_s - self._tick_s
             for session, timeout_s in self._timeouts_s.items():
-                self._deadlines_s[session] = now_s + timeout_s
-            return []
+                later_s = self._deadlines_s[session] + missed_s
+                self._deadlines_s[session] = min(later_s, now_s + timeout_s)
         return [session for session, at_s in self._deadlines_s.items() if at_s <= now_s]
