@@ -47,6 +47,19 @@ def test_version_does_not_load_the_server():
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+def test_a_bug_of_ours_keeps_its_plain_trace():
+    script = (
+        "import sys; from anabranch.cli import main\n"
+        "def fail() -> None: 1 / 0\n"
+        "main.app.command('fail')(fail); sys.argv[1:] = ['fail']; main.run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback (most recent call last):" in done.stderr
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
 @pytest.mark.goal("core.B26")
 def test_every_command_explains_itself():
     commands = typer.main.get_command(app).commands
