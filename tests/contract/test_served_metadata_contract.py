@@ -120,7 +120,7 @@ class TestServedBatching(OnServed, Batching):
         "test_resume_after_every_event": "watch_resumes_one_late",
         "test_concurrent_writes_are_told_in_the_order_of_history": "modifications_are_not_told",
         "test_revision_of_another_history_is_a_gap": "gap_is_passed_over",
-        "test_resume_from_now_tells_only_what_follows": "watch_resumes_one_early",
+        "test_resume_from_now_tells_only_what_follows": "served_watch_tells_all",
     },
 )
 class TestServedWatching(OnServed, Watching):
