@@ -12,6 +12,7 @@ from anabranch.testing.planted import child_command
 from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+ANABRANCH = child_command("anabranch")
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("pulsar", marks=pytest.mark.peer)])
@@ -31,7 +32,7 @@ def topic(request):
 def anabranch(url):
     def call(*words: str, stdin: str = "") -> subprocess.CompletedProcess:
         return subprocess.run(
-            [*child_command("anabranch"), *words, "--url", url],
+            [*ANABRANCH, *words, "--url", url],
             check=False, input=stdin, capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
         )  # fmt: skip
 
@@ -123,7 +124,7 @@ def test_refusals_of_the_server_are_one_line(anabranch, url, topic):
     done = anabranch("produce", "persistent://nobody", "-m", "x")
     assert "a topic is named like my-topic" in done.stderr
     holder = subprocess.Popen(
-        [*child_command("anabranch"), "consume", topic, "-s", "s", "--follow", "--url", url,
+        [*ANABRANCH, "consume", topic, "-s", "s", "--follow", "--url", url,
          "--position", "earliest"],
         stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
@@ -142,7 +143,7 @@ def test_refusals_of_the_server_are_one_line(anabranch, url, topic):
 def test_interrupt_ends_a_consumer_cleanly(anabranch, url, topic, options, code):
     anabranch("produce", topic, "-m", "x")
     process = subprocess.Popen(
-        [*child_command("anabranch"), "consume", topic, *EARLIEST[:4], *options, "--url", url],
+        [*ANABRANCH, "consume", topic, *EARLIEST[:4], *options, "--url", url],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
     try:

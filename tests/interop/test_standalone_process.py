@@ -17,6 +17,7 @@ import pytest
 from anabranch.testing.planted import child_command
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+ANABRANCH = child_command("anabranch")
 BREAKABLE_DISK = """
 import os, anabranch.runtime.real_disk as disk
 sync = disk._sync_data
@@ -30,9 +31,11 @@ run()
 """
 
 
-def anabranch(*words: str | Path, stdin: str = "", command=None) -> subprocess.CompletedProcess:
+def anabranch(
+    *words: str | Path, stdin: str = "", command=ANABRANCH
+) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [*(command or child_command("anabranch")), *map(str, words)],
+        [*command, *map(str, words)],
         check=False, input=stdin, capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
     )  # fmt: skip
 
@@ -42,7 +45,7 @@ class Server:
 
     def __init__(self, data: Path, *options: str, command=None, **variables: str) -> None:
         self.data = data
-        command = child_command("anabranch") if command is None else command
+        command = ANABRANCH if command is None else command
         self.log = data.with_name(f"{data.name}-{time.monotonic_ns()}.log")
         words = [*command, "standalone", "--data", str(data), "--port", "0", "--web-port", "0"]
         with self.log.open("w") as log:
@@ -148,7 +151,7 @@ def test_kill_9_keeps_what_was_acknowledged(start):
 def test_stop_with_clients_connected_is_clean(start):
     server = start()
     follower = subprocess.Popen(
-        [*child_command("anabranch"), "consume", "t", "-s", "s", "--follow", "--url", server.url],
+        [*ANABRANCH, "consume", "t", "-s", "s", "--follow", "--url", server.url],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
     try:
@@ -229,7 +232,7 @@ def test_foreign_folder_is_refused_and_left_alone(tmp_path):
 
 @pytest.mark.goal("core.B26", part="errors", broken_by="errors_keep_their_trace")
 def test_python_without_asserts_is_refused(tmp_path):
-    python, *words = child_command("anabranch")
+    python, *words = ANABRANCH
     command = (python, "-O", *words)
     text = refused(anabranch("standalone", "--data", tmp_path / "data", command=command))
     assert "python -O" in text
