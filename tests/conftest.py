@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing.goal_results import Claim, load_results, merge, save_results
+from anabranch.testing.goal_results import NO_GOAL, Claim, load_results, merge, save_results
 from anabranch.testing.goals import load_goals
 
 _known_goals = load_goals()
@@ -34,9 +34,13 @@ def _claims_of(item: pytest.Item) -> list[Claim]:
         claim = _claim_of(item.nodeid, peer, *mark.args, **mark.kwargs)
         if claim.goal not in _known_goals:
             raise ValueError(f"{item.nodeid}: unknown goal {claim.goal!r}, see tests/goals.tsv")
+        claims.append(claim)
+    for mark in item.iter_markers("broken_by"):
+        (bug,) = mark.args
+        claims.append(Claim(NO_GOAL, "", item.nodeid, bug, peer))
+    for claim in claims:
         if claim.broken_by and claim.broken_by not in _known_bugs():
             raise ValueError(f"{item.nodeid}: unknown planted bug {claim.broken_by!r}")
-        claims.append(claim)
     return claims
 
 

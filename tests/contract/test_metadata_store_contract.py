@@ -1,4 +1,7 @@
-"""The metadata store's contract, shown on every store that needs no server."""
+"""The metadata store's contract, shown on every store that needs no server.
+
+One test of each suite stands for it in the goal map, with a mistake that it must notice.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -52,7 +55,7 @@ class OnEmbedded(Local):
         await store.close()
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_put_stale_version_changes_nothing": "any_version_will_do"})
 @proves(
     "core.M2",
     "memory",
@@ -67,17 +70,17 @@ class TestMemoryConditionalWrites(OnMemory, ConditionalWrites):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_delete_exact_version": "any_version_will_do"})
 class TestMemoryDeletes(OnMemory, Deletes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_value_above_the_limit_is_refused": "values_of_any_size"})
 class TestMemoryHostileInput(OnMemory, HostileInput):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_children_are_names_in_order": "children_are_not_sorted"})
 @proves(
     "core.M7",
     "memory",
@@ -90,7 +93,11 @@ class TestMemoryScanAndChildren(OnMemory, ScanAndChildren):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves(
+    "core.M1",
+    "memory",
+    {"test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal"},
+)
 @proves(
     "core.M6",
     "memory",
@@ -102,7 +109,7 @@ class TestMemoryBatching(OnMemory, Batching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_own_writes_are_seen": "modifications_are_not_told"})
 @proves(
     "core.M5",
     "memory",
@@ -118,7 +125,7 @@ class TestMemoryWatching(OnMemory, Watching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_put_stale_version_changes_nothing": "any_version_will_do"})
 @proves(
     "core.M2",
     "embedded",
@@ -133,17 +140,17 @@ class TestEmbeddedConditionalWrites(OnEmbedded, ConditionalWrites):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_delete_exact_version": "any_version_will_do"})
 class TestEmbeddedDeletes(OnEmbedded, Deletes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_value_above_the_limit_is_refused": "values_of_any_size"})
 class TestEmbeddedHostileInput(OnEmbedded, HostileInput):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_children_are_names_in_order": "children_are_not_sorted"})
 @proves(
     "core.M7",
     "embedded",
@@ -156,7 +163,11 @@ class TestEmbeddedScanAndChildren(OnEmbedded, ScanAndChildren):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves(
+    "core.M1",
+    "embedded",
+    {"test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal"},
+)
 @proves(
     "core.M6",
     "embedded",
@@ -168,7 +179,7 @@ class TestEmbeddedBatching(OnEmbedded, Batching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_own_writes_are_seen": "modifications_are_not_told"})
 @proves(
     "core.M5",
     "embedded",
@@ -184,7 +195,7 @@ class TestEmbeddedWatching(OnEmbedded, Watching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_stat_tells_whose_node_it_is": "everybody_is_the_owner"})
 @proves(
     "core.M3",
     "memory",
@@ -197,7 +208,11 @@ class TestMemorySessions(OnMemory, Sessions):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves(
+    "core.M1",
+    "memory",
+    {"test_number_is_not_given_out_again_after_a_delete": "sequences_count_children"},
+)
 @proves(
     "core.M4",
     "memory",
@@ -210,22 +225,22 @@ class TestMemorySequences(OnMemory, Sequences):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_guard_that_is_gone_fences": "guards_are_not_checked"})
 class TestMemoryGuards(OnMemory, Guards):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_follow_puts_and_deletes": "old_index_keys_stay"})
 class TestMemoryIndexes(OnMemory, Indexes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="memory")
+@proves("core.M1", "memory", {"test_round_trip_keeps_everything": "restored_versions_begin_anew"})
 class TestMemoryCopies(OnMemory, Copies):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_stat_tells_whose_node_it_is": "everybody_is_the_owner"})
 @proves(
     "core.M3",
     "embedded",
@@ -238,7 +253,11 @@ class TestEmbeddedSessions(OnEmbedded, Sessions):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves(
+    "core.M1",
+    "embedded",
+    {"test_number_is_not_given_out_again_after_a_delete": "sequences_count_children"},
+)
 @proves(
     "core.M4",
     "embedded",
@@ -251,16 +270,16 @@ class TestEmbeddedSequences(OnEmbedded, Sequences):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_guard_that_is_gone_fences": "guards_are_not_checked"})
 class TestEmbeddedGuards(OnEmbedded, Guards):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_follow_puts_and_deletes": "old_index_keys_stay"})
 class TestEmbeddedIndexes(OnEmbedded, Indexes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="embedded")
+@proves("core.M1", "embedded", {"test_round_trip_keeps_everything": "restored_versions_begin_anew"})
 class TestEmbeddedCopies(OnEmbedded, Copies):
     pass

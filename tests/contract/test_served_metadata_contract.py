@@ -1,7 +1,8 @@
 """The metadata store's contract, shown on a store that another event loop's client reaches by TCP.
 
 The server stands on a memory store here, so that the suite is about the protocol; durability is
-shown elsewhere.
+shown elsewhere. One test of each suite stands for it in the goal map, with a mistake that it must
+notice.
 """
 
 from collections.abc import AsyncIterator
@@ -61,7 +62,7 @@ class OnServed:
         await another.close()
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_put_stale_version_changes_nothing": "any_version_will_do"})
 @proves(
     "core.M2",
     "served",
@@ -76,17 +77,17 @@ class TestServedConditionalWrites(OnServed, ConditionalWrites):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_delete_exact_version": "any_version_will_do"})
 class TestServedDeletes(OnServed, Deletes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_value_above_the_limit_is_refused": "values_of_any_size"})
 class TestServedHostileInput(OnServed, HostileInput):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_children_are_names_in_order": "children_are_not_sorted"})
 @proves(
     "core.M7",
     "served",
@@ -99,7 +100,11 @@ class TestServedScanAndChildren(OnServed, ScanAndChildren):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves(
+    "core.M1",
+    "served",
+    {"test_one_refused_does_not_stop_its_neighbours": "batch_stops_at_a_refusal"},
+)
 @proves(
     "core.M6",
     "served",
@@ -111,7 +116,7 @@ class TestServedBatching(OnServed, Batching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_own_writes_are_seen": "modifications_are_not_told"})
 @proves(
     "core.M5",
     "served",
@@ -120,14 +125,14 @@ class TestServedBatching(OnServed, Batching):
         "test_resume_after_every_event": "watch_resumes_one_late",
         "test_concurrent_writes_are_told_in_the_order_of_history": "modifications_are_not_told",
         "test_revision_of_another_history_is_a_gap": "gap_is_passed_over",
-        "test_resume_from_now_tells_only_what_follows": "watch_resumes_one_early",
+        "test_resume_from_now_tells_only_what_follows": "served_watch_tells_all",
     },
 )
 class TestServedWatching(OnServed, Watching):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_stat_tells_whose_node_it_is": "everybody_is_the_owner"})
 @proves(
     "core.M3",
     "served",
@@ -140,7 +145,11 @@ class TestServedSessions(OnServed, Sessions):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves(
+    "core.M1",
+    "served",
+    {"test_number_is_not_given_out_again_after_a_delete": "sequences_count_children"},
+)
 @proves(
     "core.M4",
     "served",
@@ -153,16 +162,16 @@ class TestServedSequences(OnServed, Sequences):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_guard_that_is_gone_fences": "guards_are_not_checked"})
 class TestServedGuards(OnServed, Guards):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_follow_puts_and_deletes": "old_index_keys_stay"})
 class TestServedIndexes(OnServed, Indexes):
     pass
 
 
-@pytest.mark.goal("core.M1", part="served")
+@proves("core.M1", "served", {"test_round_trip_keeps_everything": "restored_versions_begin_anew"})
 class TestServedCopies(OnServed, Copies):
     pass

@@ -5,14 +5,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from anabranch.testing.planted import child_command
 from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-ANABRANCH = (sys.executable, "-m", "anabranch")
+ANABRANCH = child_command("anabranch")
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("pulsar", marks=pytest.mark.peer)])
@@ -65,7 +65,7 @@ def test_messages_come_back_in_order(anabranch, topic, compression, batching):
     assert done.stderr == ""
 
 
-@pytest.mark.goal("core.B26", part="json")
+@pytest.mark.goal("core.B26", part="json", broken_by="json_leaves_out_the_key")
 def test_json_carries_key_and_position(anabranch, topic):
     done = anabranch("produce", topic, "-m", "ä", "--key", "k", "--output", "json")
     summary = {"topic": topic, "sent": 1, "acknowledged": 1, "failures": []}
@@ -110,7 +110,7 @@ def test_rate_is_kept(anabranch, topic):
     assert time.monotonic() - began >= 1.0
 
 
-@pytest.mark.goal("core.B26", part="errors")
+@pytest.mark.goal("core.B26", part="errors", broken_by="errors_keep_their_trace")
 def test_refusals_of_the_server_are_one_line(anabranch, url, topic):
     done = anabranch("produce", "persistent://nobody/nowhere/t", "-m", "x")
     assert done.returncode == 2

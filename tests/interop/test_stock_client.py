@@ -57,7 +57,7 @@ def drain(consumer: Any, count: int) -> list[bytes]:
     return received
 
 
-@pytest.mark.goal("core.B2", part="batching and compression")
+@pytest.mark.goal("core.B2", part="batching and compression", broken_by="entries_go_out_backwards")
 @pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_publish_and_consume(client: Any, topic: str, compression: str, batched: bool) -> None:
@@ -73,7 +73,7 @@ def test_publish_and_consume(client: Any, topic: str, compression: str, batched:
     assert drain(consumer, 300) == payloads
 
 
-@pytest.mark.goal("core.B4", part="shared")
+@pytest.mark.goal("core.B4", part="shared", broken_by="first_consumer_gets_all")
 def test_a_shared_subscription_divides_the_messages(client: Any, topic: str) -> None:
     consumers = [
         client.subscribe(
@@ -98,7 +98,7 @@ def test_a_shared_subscription_divides_the_messages(client: Any, topic: str) -> 
     assert received[1]
 
 
-@pytest.mark.goal("core.B6", part="negative acks")
+@pytest.mark.goal("core.B6", part="negative acks", broken_by="redeliveries_are_not_counted")
 def test_a_negative_ack_brings_the_message_again(client: Any, topic: str) -> None:
     consumer = client.subscribe(
         topic,
@@ -116,7 +116,7 @@ def test_a_negative_ack_brings_the_message_again(client: Any, topic: str) -> Non
         consumer.receive(500)
 
 
-@pytest.mark.goal("core.B6", part="individual and cumulative")
+@pytest.mark.goal("core.B6", part="individual and cumulative", broken_by="single_acks_are_dropped")
 @pytest.mark.parametrize("cumulative", [True, False], ids=["cumulative", "individual"])
 def test_acknowledged_messages_do_not_come_back(client: Any, topic: str, cumulative: bool) -> None:
     consumer = client.subscribe(topic, "s")
@@ -151,7 +151,7 @@ def test_unsubscribe_forgets_the_position(client: Any, topic: str) -> None:
     assert again.receive(RECEIVE_MS).data() == b"two"
 
 
-@pytest.mark.goal("core.B10", part="stored or refused")
+@pytest.mark.goal("core.B10", part="stored or refused", broken_by="any_schema_is_compatible")
 def test_a_schema_is_kept_and_another_is_refused(client: Any, topic: str) -> None:
     class Order(pulsar.schema.Record):  # type: ignore[misc]
         number = pulsar.schema.Integer()
@@ -218,7 +218,7 @@ def test_after_kill_9_the_script_goes_on_where_it_was() -> None:
         assert set(received) == set(range(50, 150))
 
 
-@pytest.mark.goal("core.B2", part="chunking")
+@pytest.mark.goal("core.B2", part="chunking", broken_by="large_entries_are_left_out")
 def test_a_message_in_chunks_of_the_largest_size(client: Any, topic: str) -> None:
     """The client fills every chunk but the last one up to the limit that it was told."""
     consumer = client.subscribe(topic, "s")

@@ -11,7 +11,6 @@ SCENARIO = next(played for played in load_scenarios().values() if played.main is
 
 @pytest.mark.timeout(400)
 @pytest.mark.goal("core.M2", part="served", broken_by="write_sent_again_is_done_again")
-@pytest.mark.goal("core.M3", part="served", broken_by="session_clock_starts_where_it_stood")
 @pytest.mark.goal("core.M3", part="served", broken_by="ephemeral_outlives_its_session")
 @pytest.mark.goal("core.M4", part="served", broken_by="sequences_count_down")
 @pytest.mark.goal("core.M5", part="served", broken_by="watch_resumes_one_early")

@@ -126,6 +126,17 @@ def test_a_long_run_records_a_failing_seed_alone(tmp_path: Path) -> None:
     assert (name, first, seeds, result) == ("shy-door", "7", "1", "failed")
 
 
+def test_a_long_run_must_reach_its_marks(tmp_path: Path) -> None:
+    options = ("--record", str(tmp_path / "record.tsv"), "--jobs", "1", "--minutes", "0.001")
+    few = simulate("--scenario", "empty", *options, "--batch", "199", program="sim_long")
+    assert few.returncode == 0, few.stdout + few.stderr
+    many = simulate("--scenario", "empty", *options, "--batch", "200", program="sim_long")
+    assert many.returncode == 1, many.stdout + many.stderr
+    assert "empty FAILED: none of 200 seeds reached the moon, the stars\n" in many.stdout
+    doors = simulate("--scenario", "two-doors", *options, "--batch", "200", program="sim_long")
+    assert doors.returncode == 0, doors.stdout + doors.stderr
+
+
 def test_an_unknown_scenario_is_refused_with_the_known_names() -> None:
     run = simulate("--scenario", "nonsense")
     assert run.returncode == 2

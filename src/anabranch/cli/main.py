@@ -9,7 +9,13 @@ from anabranch.cli import config, doctor, ledgers, messages, metadata, standalon
 from anabranch.errors import AnabranchError
 
 # Plain help: boxes cut long flags and defaults short on a narrow terminal.
-app = typer.Typer(name="anabranch", no_args_is_help=True, rich_markup_mode=None)
+# Plain traces: in colour and boxes nobody can search them or send them on.
+app = typer.Typer(
+    name="anabranch",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 app.add_typer(config.app, name="config")
 app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(verify.app, name="verify")

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from anabranch.testing.run_records import ROOT, code_digest, load_rows, save_rows
+from anabranch.testing.proofs import ROOT
+from anabranch.testing.run_records import code_digest, load_rows, save_rows
 
 RECORD: Final = ROOT / "tests" / "drills" / "record.tsv"
 COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
@@ -126,7 +127,7 @@ def done_before(rows: Iterable[Sequence[str]], drill: Drill, digest: str) -> int
 def run(drill: Drill, size: int, path: Path = RECORD) -> str:
     """Run a drill and record what came of it: passed, failed or stopped."""
     rows = load_rows(path, COLUMNS)
-    digest = code_digest()
+    digest = code_digest(drill.module)
     start = done_before(rows, drill, digest) if drill.goes_on else 0
     print(f"{drill.name}: {size:,}, {drill.words}", file=sys.stderr, flush=True)
     began_s = time.monotonic()

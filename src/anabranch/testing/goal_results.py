@@ -14,6 +14,9 @@ RESULTS_FILE: Final = Path("tests") / ".results" / "goals.tsv"
 """Below the root of the repository; not committed."""
 _HEADER: Final = "goal\tpart\ttest\tbroken_by\tpeer\toutcome\n"
 
+NO_GOAL: Final = "-"
+"""For a test that must notice a bug, whatever it is good for."""
+
 
 class Outcome(StrEnum):
     """How the newest run of a test ended."""

@@ -9,7 +9,7 @@ to make it fail, or is one with a real peer; *claimed* when its tests passed wit
 when wanted now and neither; *later* otherwise. A proof is stale when the code it was made of
 changed, and then counts for nothing. A row may list parts that it must have: while a test of one
 of them is missing, the row is open, whatever the others show. A test that did not run here counts
-neither for nor against its row, and a row with such a test cannot fall back.
+neither for nor against its row, and a row with such a test falls back only if another one failed.
 """
 
 import argparse
@@ -87,6 +87,12 @@ def _is_proof(claim: Claim, proofs: Collection[Key]) -> bool:
     return claim.peer or (claim.broken_by, function_of(claim.test)) in proofs
 
 
+def _is_unknown(shown: Sequence[Shown]) -> bool:
+    """Whether a row cannot be judged: a test was not run, and none failed, which would decide."""
+    outcomes = {outcome for _, outcome in shown}
+    return Outcome.NOT_RUN in outcomes and Outcome.FAILED not in outcomes
+
+
 def fallen_back(
     committed: Mapping[str, str],
     statuses: Mapping[str, str],
@@ -94,14 +100,15 @@ def fallen_back(
 ) -> list[str]:
     """Rows that stand lower than the committed state says.
 
-    A row with tests that were not run here is not judged. Neither is a row that only waits for
-    `make prove`: every test of it passes and names a bug, but a proof is stale or not made yet.
+    A row with tests that were not run here is not judged, unless one failed. Neither is a row that
+    only waits for `make prove`: every test of it passes and names a bug, but a proof is stale or
+    not made yet.
     """
     fallen = []
     for name, before in committed.items():
         now = statuses.get(name, "gone")
         tests = shown.get(name, ())
-        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in tests)
+        unknown = _is_unknown(tests)
         waits = now == "claimed" and all(claim.peer or claim.broken_by for claim, _ in tests)
         if _RANK.get(now, 0) < _RANK[before] and not unknown and not waits:
             fallen.append(f"{name}: was {before}, is {now}")
@@ -116,7 +123,7 @@ def state_to_keep(
     """The state to commit next. Tests that were not run here take nothing away from a row."""
     kept = {}
     for name, now in statuses.items():
-        unknown = any(outcome is Outcome.NOT_RUN for _, outcome in shown.get(name, ()))
+        unknown = _is_unknown(shown.get(name, ()))
         before = committed.get(name, "open")
         kept[name] = before if unknown and _RANK[before] > _RANK[now] else now
     return kept

@@ -144,7 +144,7 @@ def _uses(name: str, defined: Mapping[str, ast.stmt]) -> set[str]:
 def support_of(test_file: Path) -> list[Path]:
     """Files beside the test, and modules of `anabranch.testing`, that the test imports."""
     found: set[Path] = set()
-    for name in _imports_of(ast.parse(test_file.read_bytes())):
+    for name in imports_of(ast.parse(test_file.read_bytes())):
         beside = test_file.with_name(f"{name}.py")
         if beside.exists():
             found.add(beside)
@@ -155,7 +155,8 @@ def support_of(test_file: Path) -> list[Path]:
     return sorted(found)
 
 
-def _imports_of(tree: ast.Module) -> Iterator[str]:
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    """Names of modules that a module imports, and of what it takes from them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

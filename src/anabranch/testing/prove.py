@@ -6,11 +6,12 @@ A proof is a test that fails with the bug and passes without it. Only missing an
 made, unless names of bugs or `--all` ask for more; `tests/planted_record.tsv` keeps them. A test
 with parameters is one test: one red case is enough. A failure counts only in the test's own body,
 and only if it looks like the test noticed something: a bug that raises by its own mistake proves
-nothing, and is reported.
+nothing, and is reported. A seed that found a bug is played again without it, and must pass.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +50,7 @@ _START_S: Final = 4.0
 _GUESS_S: Final = 10.0
 """How long a proof takes that was never made."""
 _PYTEST: Final = (
-    *(sys.executable, "-m", "pytest", "-q", "--tb=line", "-n", "0"),
+    *(sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:xdist"),
     *("-p", "no:cacheprovider", "--no-results"),
 )
 _INTERRUPTED: Final = 130
@@ -88,6 +90,17 @@ Note = Mapping[str, Any]
 """How one test failed, as `planted_run` reports it."""
 
 
+@cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    """Where all runs keep compiled modules: most of the time of a short run would go into them."""
+    return tempfile.TemporaryDirectory(prefix="prove-bytecode-")
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": _bytecode().name}
+
+
 def _pytest(candidates: Sequence[Candidate], *options: str) -> tuple[list[Note], int, str]:
     """Run all their cases in a process of its own; what failed, exit code, end of the output."""
     # Sorted as pytest would run them, and without repeats.
@@ -99,6 +112,7 @@ def _pytest(candidates: Sequence[Candidate], *options: str) -> tuple[list[Note],
             done = subprocess.run(
                 command,
                 cwd=ROOT,
+                env=_environment(),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -167,6 +181,8 @@ def prove(bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotPro
         found = first.get(candidate.function)
         try:
             note = verdict_on(found, exit_code=exit_code, output=output)
+            if note["hunted"]:
+                _replay_without_bug(candidate, note)
         except NotProven as error:
             results[candidate.key] = error
             continue
@@ -174,6 +190,19 @@ def prove(bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotPro
         seed, seconds = str(note["seed"]), float(note["seconds"])
         results[candidate.key] = Proof(*candidate.key, digest, seed, seconds)
     return results
+
+
+def _replay_without_bug(candidate: Candidate, note: Note) -> None:
+    """Play the seed at which a hunt ended as it is: most such seeds were never played so.
+
+    Raises:
+        NotProven: if it fails without the bug too.
+    """
+    case = Candidate(candidate.bug, candidate.function, [str(note["test"])])
+    notes, exit_code, output = _pytest([case], "--only-seed", str(note["seed"]))
+    if exit_code != 0:
+        error = notes[0]["error"] if notes else output
+        raise NotProven(f"seed {note['seed']} fails without the bug: {error}")
 
 
 def first_by_function(notes: Iterable[Note]) -> dict[str, Note]:

@@ -1,5 +1,6 @@
 """Records of long runs, committed with the code: tables that only grow, and whose code they saw."""
 
+import ast
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -7,21 +8,47 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.errors import FormatError
+from anabranch.testing.proofs import ROOT, imports_of
 
-ROOT: Final = Path(__file__).parents[3]
-_SIMULATED_WORLD: Final = ("testing/simulation/", "testing/scenarios/")
+_TESTING: Final = "anabranch.testing."
 
 
-def code_digest(root: Path = ROOT) -> str:
-    """A fingerprint of the product and of the world it is simulated in, not of other tests."""
-    source = root / "src" / "anabranch"
+def code_digest(*modules: str, root: Path = ROOT) -> str:
+    """A fingerprint of the product, of some modules or packages, and of testing code they use."""
+    source = root / "src"
+    files = {
+        path
+        for path in (source / "anabranch").rglob("*.py")
+        if not path.is_relative_to(source / "anabranch" / "testing")
+    }
     digest = hashlib.sha256()
-    for path in sorted(source.rglob("*.py")):
-        name = path.relative_to(source).as_posix()
-        if not name.startswith("testing/") or name.startswith(_SIMULATED_WORLD):
-            digest.update(name.encode())
-            digest.update(path.read_bytes())
+    for path in sorted(files | _testing_code_of(modules, source)):
+        digest.update(path.relative_to(source).as_posix().encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _testing_code_of(modules: Iterable[str], source: Path) -> set[Path]:
+    """The files of modules, and of all modules of `anabranch.testing` that they import in turn."""
+    found: set[Path] = set()
+    waiting = [path for name in modules for path in _files_of(name, source, whole=True)]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            for name in imports_of(ast.parse(path.read_bytes())):
+                if name.startswith(_TESTING):
+                    waiting += _files_of(name, source)
+    return found
+
+
+def _files_of(name: str, source: Path, *, whole: bool = False) -> list[Path]:
+    """The file of a module, or of a package; none for what is no module of ours."""
+    place = source.joinpath(*name.split("."))
+    if whole and place.is_dir():
+        return sorted(place.rglob("*.py"))
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return [path for path in candidates if path.exists()]
 
 
 def load_rows(path: Path, columns: Sequence[str]) -> list[list[str]]:

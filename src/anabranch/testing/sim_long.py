@@ -4,7 +4,8 @@
 
 Goes on from the first seed that is not recorded for the present code, the scenario with the fewest
 seeds first. Ctrl-C lets the batches under way finish and records them. A failing seed is recorded
-alone, ends the run and prints the command that plays it again.
+alone, ends the run and prints the command that plays it again. A scenario that was played with 200
+seeds or more must have reached all its marks.
 """
 
 import argparse
@@ -20,13 +21,24 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from anabranch.testing.run_records import ROOT, code_digest, load_rows, save_rows
-from anabranch.testing.simulation.scenario import Outcome, load_scenarios, run_seed
+from anabranch.testing.proofs import ROOT
+from anabranch.testing.run_records import code_digest, load_rows, save_rows
+from anabranch.testing.simulation.scenario import (
+    SCENARIOS_PACKAGE,
+    Outcome,
+    Scenario,
+    load_scenarios,
+    missing_marks,
+    run_seed,
+)
 
 RECORD: Final = ROOT / "tests" / "simulation" / "record.tsv"
 COLUMNS: Final = ("scenario", "digest", "first", "seeds", "result", "seconds")
 PASSED, FAILED = "passed", "failed"
+_SIMULATION: Final = "anabranch.testing.simulation"
 _BATCH_SEEDS: Final = 20
+_MARKS_SEEDS: Final = 200
+"""So many seeds of a scenario must reach all its marks; far above a set, which begins at seed 0."""
 _INTERRUPTED: Final = 130
 
 
@@ -50,6 +62,7 @@ class Batch(NamedTuple):
     """What playing some seeds came to."""
 
     row: Row
+    reached: Counter[str]
     failure: Outcome | None = None
 
 
@@ -107,12 +120,27 @@ def play_batch(scenario: str, digest: str, first: int, seeds: int, load: Sequenc
     """Play some seeds, up to the first that fails."""
     played = load_scenarios(*load)[scenario]
     began_s = time.monotonic()
+    reached: Counter[str] = Counter()
     for seed in range(first, first + seeds):
         outcome = run_seed(played, seed)
+        reached += outcome.reached
         if outcome.failure:
             taken_s = time.monotonic() - began_s
-            return Batch(Row(scenario, digest, seed, 1, FAILED, taken_s), outcome)
-    return Batch(Row(scenario, digest, first, seeds, PASSED, time.monotonic() - began_s))
+            return Batch(Row(scenario, digest, seed, 1, FAILED, taken_s), reached, outcome)
+    return Batch(Row(scenario, digest, first, seeds, PASSED, time.monotonic() - began_s), reached)
+
+
+def present_digest(*load: str) -> str:
+    """A fingerprint of the code that a simulation depends on."""
+    return code_digest(SCENARIOS_PACKAGE, _SIMULATION, *load)
+
+
+def unreached(played: Scenario, seeds: int, reached: Counter[str]) -> str:
+    """What is wrong with so many seeds of a scenario; empty if nothing, or if they are too few."""
+    missing = missing_marks(played, reached) if seeds >= _MARKS_SEEDS else []
+    if not missing:
+        return ""
+    return f"{played.name} FAILED: none of {seeds:,} seeds reached {', '.join(missing)}"
 
 
 class LongRun:
@@ -122,11 +150,14 @@ class LongRun:
         self._options = options
         self._scenarios = scenarios
         self._path = path
-        self._digest = code_digest()
+        self._digest = present_digest(*options.load)
         self._rows = load_record(path)
         self._next = {name: first_free(self._rows, name, self._digest) for name in scenarios}
         self._under_way: set[Future[Batch]] = set()
         self.failures: list[Outcome] = []
+        self.played: Counter[str] = Counter()
+        """How many seeds this run played, by scenario."""
+        self.reached: dict[str, Counter[str]] = {name: Counter() for name in scenarios}
 
     def _submit(self, pool: ProcessPoolExecutor) -> None:
         name = min(self._scenarios, key=lambda name: self._next[name])
@@ -140,6 +171,8 @@ class LongRun:
         for future in done:
             batch = future.result()
             self._rows.append(batch.row)
+            self.played[batch.row.scenario] += batch.row.seeds
+            self.reached[batch.row.scenario] += batch.reached
             if batch.failure is not None:
                 self.failures.append(batch.failure)
             seeds_per_s = batch.row.seeds / max(batch.row.seconds, 0.001)
@@ -209,10 +242,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play: 0 if all passed, 1 if a seed failed, 2 if a scenario is unknown, 130 if stopped."""
+    """Play: 0 if all passed, 1 if a seed failed or a mark is missing, 2 unknown, 130 stopped."""
     options = _parse(arguments)
     if options.total:
-        print("\n".join(totals(load_record(options.record), code_digest())) or "no seed recorded")
+        print(
+            "\n".join(totals(load_record(options.record), present_digest(*options.load)))
+            or "no seed recorded"
+        )
         return 0
     scenarios = load_scenarios(*options.load)
     wanted = options.scenario or list(scenarios)
@@ -227,7 +263,12 @@ def main(arguments: Sequence[str]) -> int:
     for failure in long_run.failures:
         print(failure.failure)
         print(f"{failure.scenario} seed {failure.seed} FAILED; replay with: {failure.replay}")
-    if long_run.failures:
+    shortcomings = [
+        unreached(scenarios[name], long_run.played[name], long_run.reached[name]) for name in wanted
+    ]
+    for line in filter(None, shortcomings):
+        print(line)
+    if long_run.failures or any(shortcomings):
         return 1
     return _INTERRUPTED if stopped else 0
 

@@ -260,7 +260,7 @@ async def test_receipts_come_before_the_answer_to_a_close() -> None:
         assert (await wire.next()).success.request_id == 8
 
 
-@pytest.mark.goal("core.B6", part="redelivery")
+@pytest.mark.goal("core.B6", part="redelivery", broken_by="redeliveries_are_not_counted")
 async def test_redelivery_on_a_shared_subscription_counts() -> None:
     async with running_broker() as broker:
         wire = Wire(broker)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from anabranch.cli.main import app
 from anabranch.cli.standalone import standalone
 from anabranch.server.settings import SETTINGS
+from anabranch.testing.planted import child_command
 
 OURS = {name: setting for name, setting in SETTINGS.items() if name != "metadata_port"}
 """The settings of `standalone`; the port is for `anabranch metadata serve`."""
@@ -24,7 +25,7 @@ OURS = {name: setting for name, setting in SETTINGS.items() if name != "metadata
 def anabranch(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
     return subprocess.run(
-        [sys.executable, "-m", "anabranch", *words],
+        child_command("anabranch", *words),
         check=False,
         input=stdin,
         capture_output=True,
@@ -49,7 +50,19 @@ def test_version_does_not_load_the_server():
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-@pytest.mark.goal("core.B26")
+def test_a_bug_of_ours_keeps_its_plain_trace():
+    script = (
+        "import sys; from anabranch.cli import main\n"
+        "def fail() -> None: 1 / 0\n"
+        "main.app.command('fail')(fail); sys.argv[1:] = ['fail']; main.run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback (most recent call last):" in done.stderr
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
 def test_every_command_explains_itself():
     commands = typer.main.get_command(app).commands
     assert {"standalone", "produce", "consume"} <= set(commands)
@@ -86,7 +99,7 @@ def test_there_is_one_flag_per_setting():
         assert parameter.default.param_decls[0].split("/")[0] == SETTINGS[name].flag
 
 
-@pytest.mark.goal("core.B26")
+@pytest.mark.goal("core.B26", part="errors", broken_by="nobody_is_waited_for")
 @pytest.mark.parametrize("command", [["produce", "t", "-m", "x"], ["consume", "t", "-s", "s"]])
 def test_nobody_listening_is_said_at_once(command, free_port):
     began = time.monotonic()

@@ -29,6 +29,7 @@ def in_shell(*command: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.goal("core.B26", part="completion")
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -53,6 +54,7 @@ def test_every_shell_gets_a_script(shell: str, said: str) -> None:
     assert said in in_shell("anabranch", _ANABRANCH_COMPLETE=f"source_{shell}")
 
 
+@pytest.mark.goal("core.B26", part="progress", broken_by="progress_stays_on_the_screen")
 def test_progress_is_one_line_that_goes_away() -> None:
     now_s = 0.0
     out = io.StringIO()

@@ -28,7 +28,9 @@ def storage_of(world: World) -> SchemaStorage:
     return SchemaStorage(metadata=world.metadata, ledgers=world.ledgers, ids=world.broker().ids)
 
 
-@pytest.mark.goal("core.L9", part="versions, lookup, delete")
+@pytest.mark.goal(
+    "core.L9", part="versions, lookup, delete", broken_by="known_schema_is_stored_again"
+)
 async def test_versions(world: World, schemas: SchemaStorage) -> None:
     assert await schemas.get(ID) is None
     assert await schemas.versions(ID) == []
@@ -66,7 +68,7 @@ async def test_same_schema_at_once_is_one_version(world: World) -> None:
     assert len(world.ledgers.ledgers) == 1
 
 
-@pytest.mark.goal("core.L9", part="Pulsar's format")
+@pytest.mark.goal("core.L9", part="Pulsar's format", broken_by="schema_types_are_those_of_the_wire")
 async def test_stored_bytes_are_pulsars(world: World, schemas: SchemaStorage) -> None:
     await schemas.put_if_absent(ID, schema("one"), b"h1")
     await schemas.put_if_absent(ID, schema("two"), b"h2")

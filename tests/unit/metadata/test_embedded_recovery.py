@@ -96,7 +96,8 @@ async def test_watch_resumes_over_a_restart(tmp_path: Path, runtime: Runtime) ->
     store = await EmbeddedStore.open(runtime, str(tmp_path))
     watch = store.watch("/", since=since)
     await store.put("/c", b"")
-    assert [(await anext(watch)).path for _ in range(2)] == ["/b", "/c"]
+    async with asyncio.timeout(10):
+        assert [(await anext(watch)).path for _ in range(2)] == ["/b", "/c"]
     await store.close()
 
 

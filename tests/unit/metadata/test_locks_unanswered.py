@@ -45,6 +45,7 @@ async def test_a_lock_does_not_survive_its_session(bench: Bench) -> None:
     assert lock.held, "nothing is known, nothing is decided"
     bench.news(SessionEvent.SESSION_LOST)
     await settle()
+    assert lock.expired.done()
     assert lock.expired.result() == "its session ended"
     assert not lock.held
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.tasks import Tasks
-from anabranch.testing.planted import applied
 
 
 async def fail() -> None:
@@ -23,14 +22,9 @@ async def failures_heard() -> list[tuple[str, str]]:
     return heard
 
 
+@pytest.mark.broken_by("tasks_swallow_failures")
 async def test_the_owner_hears_of_a_failure() -> None:
     assert await failures_heard() == [("doomed", "KeyError('lost')")]
-
-
-async def test_the_planted_deaf_owner_would_be_seen() -> None:
-    with applied("tasks_swallow_failures"):
-        assert await failures_heard() == []
-    assert await failures_heard() != []
 
 
 async def test_close_cancels_in_spawn_order_and_waits_for_the_end() -> None:

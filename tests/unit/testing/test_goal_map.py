@@ -80,6 +80,10 @@ def test_what_keeps_a_row_from_being_proven_is_said():
         ("proven", "claimed", [(claim(broken_by="stale"), PASSED)], []),
         ("proven", "claimed", [(claim(), NOT_RUN), (claim("b"), PASSED)], []),
         ("claimed", "open", [(claim(), NOT_RUN)], []),
+        (
+            *("claimed", "open", [(claim(), NOT_RUN), (claim("b"), FAILED)]),
+            ["core.M1: was claimed, is open"],
+        ),
         ("claimed", "proven", [(claim(peer=True), PASSED)], []),
     ],
 )
@@ -88,11 +92,16 @@ def test_fallen_back(before, now, shown, fell):
 
 
 def test_tests_that_were_not_run_take_nothing_from_the_committed_state():
-    committed = {"a": "proven", "b": "claimed", "c": "claimed"}
-    statuses = {"a": "open", "b": "open", "c": "proven", "d": "claimed"}
-    shown = {"a": [(claim(), NOT_RUN)], "b": [(claim(), FAILED)], "c": [(claim(), PASSED)]}
+    committed = {"a": "proven", "b": "claimed", "c": "claimed", "e": "proven"}
+    statuses = {"a": "open", "b": "open", "c": "proven", "d": "claimed", "e": "open"}
+    shown = {
+        "a": [(claim(), NOT_RUN)],
+        "b": [(claim(), FAILED)],
+        "c": [(claim(), PASSED)],
+        "e": [(claim(), NOT_RUN), (claim("b"), FAILED)],
+    }
     kept = state_to_keep(committed, statuses, shown)
-    assert kept == {"a": "proven", "b": "open", "c": "proven", "d": "claimed"}
+    assert kept == {"a": "proven", "b": "open", "c": "proven", "d": "claimed", "e": "open"}
 
 
 def test_a_committed_row_that_is_gone_has_fallen_back():

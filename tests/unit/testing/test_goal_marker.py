@@ -16,7 +16,7 @@ from anabranch.testing.goal_results import Claim, Outcome, load_results
 
 CONFTEST = Path(__file__).parents[2] / "conftest.py"
 HEAD = "import pytest\n"
-INI = "[pytest]\nmarkers =\n  goal: a row\n  peer: a peer\n"
+INI = "[pytest]\nmarkers =\n  goal: a row\n  broken_by: a bug\n  peer: a peer\n"
 
 
 BAD_MARKERS = {
@@ -49,6 +49,12 @@ def run(tmp_path):
         return done.returncode, done.stdout + done.stderr
 
     return call
+
+
+def test_a_bug_that_is_not_there_cannot_be_noticed(run):
+    code, output = run(["@pytest.mark.broken_by('no_such_bug')\ndef test_x(): pass\n"])
+    assert code == 2
+    assert "unknown planted bug 'no_such_bug'" in output
 
 
 def test_a_bad_marker_is_a_collection_error(run):
@@ -110,12 +116,16 @@ def test_claims_are_collected_without_running_anything(tmp_path):
 @pytest.mark.parametrize("n", [1, 2])
 def test_x(n): assert False
 
+@pytest.mark.broken_by("journal_skips_sync")
+def test_y(): assert False
+
 @pytest.mark.peer
 @pytest.mark.goal("core.M2")
 def test_peer(): assert False
 """
     path.write_text(HEAD + text)
     assert sorted(collect_claims(tmp_path)) == [
+        Claim("-", "", "test_0.py::test_y", "journal_skips_sync", False),
         Claim("core.M1", "p", "test_0.py::test_x[1]", "journal_skips_sync", False),
         Claim("core.M1", "p", "test_0.py::test_x[2]", "journal_skips_sync", False),
         Claim("core.M2", "", "test_0.py::test_peer", "", True),

@@ -62,18 +62,37 @@ def test_a_record_with_other_columns_is_refused_and_named(tmp_path: Path) -> Non
         load_rows(path, ("a", "b"))
 
 
-def test_the_digest_is_of_the_product_and_its_world_not_of_bugs(tmp_path: Path) -> None:
-    def write(name: str, text: str) -> str:
+def test_the_digest_is_of_the_product_and_of_what_the_run_uses(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
         path = tmp_path / "src" / "anabranch" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        return code_digest(tmp_path)
 
-    first = write("broker/topic.py", "1")
-    assert write("testing/bugs/broker.py", "1") == first
-    assert write("testing/scenarios/x.py", "1") != first
-    second = code_digest(tmp_path)
-    assert write("broker/topic.py", "2") != second
+    def digests() -> tuple[str, str]:
+        """Of a simulation, and of a drill."""
+        return (
+            code_digest("anabranch.testing.scenarios", root=tmp_path),
+            code_digest("anabranch.testing.drill", root=tmp_path),
+        )
+
+    def changes(name: str, text: str) -> tuple[bool, bool]:
+        before = digests()
+        write(name, text)
+        simulation, drill = (old != new for old, new in zip(before, digests(), strict=True))
+        return simulation, drill
+
+    write("broker/topic.py", "1")
+    write("testing/drill.py", "import json\nfrom anabranch.testing import load\n")
+    write("testing/load.py", "from anabranch.testing.servers.process import start\n")
+    write("testing/servers/process.py", "1")
+    write("testing/story.py", "1")
+    write("testing/scenarios/x.py", "from anabranch.testing.story import play\n")
+    assert changes("broker/topic.py", "2") == (True, True)
+    assert changes("testing/bugs/broker.py", "1") == (False, False)
+    assert changes("testing/scenarios/y.py", "1") == (True, False)
+    assert changes("testing/story.py", "2") == (True, False)
+    assert changes("testing/servers/process.py", "2") == (False, True)
+    assert changes("testing/load.py", "") == (False, True)
 
 
 PROGRAM = """
@@ -103,7 +122,7 @@ def test_drills_are_recorded_and_go_on(made_drill: Drill, tmp_path: Path) -> Non
     assert drills.main(options) == 0
     assert drills.main([*options, "--size", "13"]) == 1
     assert drills.main([*options, "--size", "7"]) == 0
-    digest = code_digest()
+    digest = code_digest(made_drill.module)
     rows = load_rows(record, drills.COLUMNS)
     assert [
         (name, seen, size, result, figures) for name, seen, size, _, result, figures in rows

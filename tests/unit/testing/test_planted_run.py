@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import Corruption
+from anabranch.testing import prove
 from anabranch.testing.goal_results import Claim, Outcome
-from anabranch.testing.planted import PlantedBug
+from anabranch.testing.planted import PlantedBug, load_bugs
 from anabranch.testing.planted_run import why_suspicious
-from anabranch.testing.prove import NotProven, candidates_of, green_by_results, verdict_on
+from anabranch.testing.proofs import Proof
+from anabranch.testing.prove import (
+    Candidate,
+    NotProven,
+    candidates_of,
+    green_by_results,
+    verdict_on,
+)
 from anabranch.testing.simulation.process import ProcessFailed
 
 BUG = "tasks_swallow_failures"
@@ -86,6 +94,8 @@ def test_seeds_are_as_many_as_the_test_asks_for_unless_told(run) -> None:
     assert run(text)[0] == 0
     assert run(text, "--seeds", "4")[0] == 1
     assert run("def test_x(seeds): assert list(seeds(3)) == []\n", "--seed-minutes", "-1")[0] == 0
+    text = "def test_x(seeds): assert list(seeds(3)) == [17]\n"
+    assert run(text, "--only-seed", "17")[0] == 0
 
 
 def test_hypothesis_does_not_waste_time_on_small_examples(run) -> None:
@@ -110,7 +120,7 @@ def in_bugs(statement: str) -> BaseException:
     code = compile(statement, "/somewhere/testing/bugs/broker.py", "exec")
     try:
         exec(code, {})  # noqa: S102
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         return error
     raise AssertionError(statement)
 
@@ -121,6 +131,9 @@ PRINTED = """Traceback (most recent call last):
            ^^^^^^^^^^^^
 AttributeError: 'X' object has no attribute 'nothing'
 """
+DEEPER = PRINTED.replace(
+    "AttributeError", '  File "/somewhere/broker/topic.py", line 7, in topic\nAttributeError'
+)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +151,14 @@ AttributeError: 'X' object has no attribute 'nothing'
         (TypeError("bug() missing 1 argument"), "the bug itself raised TypeError: bug() missing"),
         (nested(TypeError("bug() takes 1 argument")), "the bug itself raised TypeError"),
         (nested(in_bugs("nothing")), "the bug itself raised NameError"),
-        (nested(in_bugs("raise ValueError")), ""),
+        (nested(in_bugs("raise ValueError")), "the bug itself raised ValueError"),
+        (nested(in_bugs("assert False")), "the bug itself raised AssertionError"),
+        (nested(in_bugs("import asyncio; raise asyncio.CancelledError")), ""),
+        (AssertionError(DEEPER), ""),
+        (
+            AssertionError(PRINTED.replace("AttributeError: ", "x.y.Odd: ")),
+            "the bug itself raised x",
+        ),
         (AssertionError(PRINTED), "the bug itself raised AttributeError: 'X' object"),
         (AssertionError("x\nTypeError: bug() takes 2"), "the bug itself raised TypeError: bug()"),
     ],
@@ -184,6 +204,37 @@ def test_only_a_test_that_noticed_the_bug_is_a_proof(
     with pytest.raises(NotProven, match=reason):
         verdict_on(found, exit_code=exit_code, output="E import error")
     assert verdict_on(note(seed="17"), exit_code=1, output="")["seed"] == "17"
+
+
+HUNT = """
+from anabranch.runtime.tasks import Tasks
+
+def test_x(seeds):
+    for seed in seeds(3):
+        assert seed < 7, "this seed fails anyway"
+
+def test_y(seeds):
+    for seed in seeds(3):
+        assert seed < 5 or Tasks._finished.__name__ != "tasks_swallow_failures"
+"""
+
+
+def test_a_seed_that_fails_without_the_bug_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_hunt.py").write_text(HUNT)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p anabranch.testing.planted_run\n")
+    monkeypatch.setattr(prove, "ROOT", tmp_path)
+    monkeypatch.setattr(prove, "digest_of", lambda *_: "d")
+    bug = load_bugs()[BUG]
+    both = [
+        Candidate(bug, name, [name]) for name in ("test_hunt.py::test_x", "test_hunt.py::test_y")
+    ]
+    unproven, proven = prove.prove(BUG, both).values()
+    assert isinstance(unproven, NotProven)
+    assert str(unproven).startswith("seed 7 fails without the bug: AssertionError: this seed")
+    assert isinstance(proven, Proof)
+    assert (proven.test, proven.seed) == ("test_hunt.py::test_y", "5")
 
 
 def claim(test: str, bug: str = "bug", *, peer: bool = False) -> Claim:

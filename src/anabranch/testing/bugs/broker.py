@@ -1,15 +1,19 @@
 """Planted bugs of `anabranch.broker`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from anabranch import limits
-from anabranch.broker.consumer import Consumer
+from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.dispatch import SharedDispatcher
+from anabranch.broker.refusals import Refused
+from anabranch.broker.schemas import Schemas
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import LastMessage, Topic
-from anabranch.ids import Position
+from anabranch.generated.pulsar_api_pb2 import Schema
+from anabranch.ids import Position, TopicName
 from anabranch.managed_ledger import Cursor
 from anabranch.managed_ledger.cursors import Cursors
+from anabranch.managed_ledger.schemas import version_bytes
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 from anabranch.wire import BaseCommand, MessageIdData, publish_time_ms
@@ -142,3 +146,53 @@ def readers_hold_back_trimming(self: Cursors) -> Position | None:
     """Nothing is removed that some reader has not read."""
     cursors = (*self.by_name.values(), *self._transient)
     return min((cursor.mark_delete for cursor in cursors), default=None)
+
+
+@planted("entries_go_out_backwards", target="anabranch.broker.consumer:Consumer.deliver")
+def entries_go_out_backwards(self: Consumer, deliveries: list[Delivery]) -> None:
+    """Entries that are sent together are sent in the wrong order."""
+    original("entries_go_out_backwards")(self, deliveries[::-1])
+
+
+@planted(
+    "first_consumer_gets_all", target="anabranch.broker.dispatch:SharedDispatcher._next_consumer"
+)
+def first_consumer_gets_all(self: SharedDispatcher) -> Consumer | None:
+    """Of those who share a subscription one gets everything."""
+    first = self.consumers[0] if self.consumers else None
+    return first if first is not None and first.can_take else None
+
+
+@planted(
+    "redeliveries_are_not_counted",
+    target="anabranch.broker.dispatch:SharedDispatcher.redelivery_count",
+)
+def redeliveries_are_not_counted(self: SharedDispatcher, position: Position) -> int:
+    """Every delivery says that it is the first."""
+    del self, position
+    return 0
+
+
+@planted("single_acks_are_dropped", target="anabranch.managed_ledger.cursor:Cursor.acknowledge")
+def single_acks_are_dropped(self: Cursor, positions: Iterable[Position]) -> None:
+    """Only cumulative acknowledgements reach the cursor."""
+    del self, positions
+
+
+@planted("any_schema_is_compatible", target="anabranch.broker.schemas:Schemas._add")
+async def any_schema_is_compatible(self: Schemas, topic: TopicName, schema: Schema) -> bytes:
+    """Whoever comes with another schema is taken for one with the first."""
+    try:
+        version: bytes = await original("any_schema_is_compatible")(self, topic, schema)
+    except Refused:
+        return version_bytes(0)
+    return version
+
+
+@planted("large_entries_are_left_out", target="anabranch.broker.consumer:Consumer.deliver")
+def large_entries_are_left_out(self: Consumer, deliveries: list[Delivery]) -> None:
+    """An entry near the limit is passed over."""
+    bound = limits.MESSAGE_BYTES_MAX - limits.MIB
+    small = [delivery for delivery in deliveries if len(delivery.payload) < bound]
+    if small:
+        original("large_entries_are_left_out")(self, small)

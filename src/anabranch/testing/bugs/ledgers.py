@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from anabranch.journal import RecordPlace
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
+from anabranch.ledgers.id_ranges import IdRanges
 from anabranch.ledgers.index import Ledger, LedgerIndex
 from anabranch.ledgers.records import Close, Delete, encode_fact
 from anabranch.ledgers.store import AppendDone, Entry, LedgerWriter
@@ -80,7 +81,8 @@ def embedded_range_excludes_its_end(
 
 @planted("embedded_id_is_used_again", target="anabranch.ledgers.index:LedgerIndex.was_used")
 def embedded_id_is_used_again(self: LedgerIndex, ledger_id: int) -> bool:
-    """The id of a deleted ledger may be given to another one."""
+    """Who asks for an id is not told of deleted ledgers, and neither is who uses it then."""
+    self.deleted = IdRanges()
     return ledger_id in self.ledgers
 
 

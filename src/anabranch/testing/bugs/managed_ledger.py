@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from anabranch.generated import schema_registry_format_pb2 as registry
 from anabranch.ids import Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger.acknowledged import Acknowledged
@@ -16,6 +17,8 @@ from anabranch.managed_ledger.formats import ChainDocument, CursorDocument
 from anabranch.managed_ledger.ledger import ManagedLedger
 from anabranch.managed_ledger.published_chain import PublishedChain
 from anabranch.managed_ledger.retention import Retention
+from anabranch.managed_ledger.schema_formats import SchemaInfo
+from anabranch.managed_ledger.schemas import SchemaStorage
 from anabranch.testing.planted import original, planted
 
 _APPENDER = "anabranch.managed_ledger.appender:Appender.__init__"
@@ -146,3 +149,29 @@ async def cursor_ledger_is_not_read(
     found: tuple[CursorDocument, bool]
     found = await original("cursor_ledger_is_not_read")(self, name, node)
     return replace(found[0], mark_delete=node.mark_delete, ranges=(), batches=()), False
+
+
+@planted(
+    "known_schema_is_stored_again",
+    target="anabranch.managed_ledger.schemas:SchemaStorage.put_if_absent",
+)
+async def known_schema_is_stored_again(
+    self: SchemaStorage, schema_id: str, info: SchemaInfo, schema_hash: bytes
+) -> int:
+    """A schema is a new version each time somebody comes with it."""
+    number = b"%d" % len(await self.versions(schema_id))
+    found: int = await original("known_schema_is_stored_again")(
+        self, schema_id, info, schema_hash + number
+    )
+    return found
+
+
+@planted(
+    "schema_types_are_those_of_the_wire",
+    target="anabranch.managed_ledger.schema_formats:encode_info",
+)
+def schema_types_are_those_of_the_wire(info: SchemaInfo) -> bytes:
+    """The type of a stored schema has the number that clients use, not the one of the registry."""
+    message = registry.SchemaInfo.FromString(original("schema_types_are_those_of_the_wire")(info))
+    message.type = info.type
+    return message.SerializeToString()

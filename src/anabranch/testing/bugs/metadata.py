@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
-from anabranch.errors import AnabranchError, BadVersion
+from anabranch.errors import AnabranchError, BadVersion, Fenced
 from anabranch.metadata.commands import Command
 from anabranch.metadata.embedded import EmbeddedBacking
 from anabranch.metadata.entries import Entry
+from anabranch.metadata.indexes import SecondaryIndexes
 from anabranch.metadata.local_handle import Answer
 from anabranch.metadata.operation_checks import check_operation
 from anabranch.metadata.paths import parent_of
@@ -15,9 +18,12 @@ from anabranch.metadata.store import (
     Event,
     EventKind,
     Expected,
+    Guard,
+    IndexKey,
     Operation,
     Outcome,
     Put,
+    Record,
     Revision,
     Version,
 )
@@ -157,3 +163,34 @@ def children_are_cut_short(self: Tree, path: str) -> list[str]:
 def scan_takes_all_at_once(self: Tree, prefix: str, after: str | None) -> Page:
     """A scan makes one list of everything it finds."""
     return list(self._walk(prefix, after))
+
+
+@planted("values_of_any_size", target="anabranch.metadata.operation_checks:_check_value")
+def values_of_any_size(path: str, value: bytes) -> None:
+    """A value may be as large as it likes."""
+    del path, value
+
+
+@planted("guards_are_not_checked", target="anabranch.metadata.tree:Tree._fenced")
+def guards_are_not_checked(self: Tree, guard: Guard | None) -> Fenced | None:
+    """A write goes ahead although the node that guards it is another, or gone."""
+    del self, guard
+    return None
+
+
+@planted("old_index_keys_stay", target="anabranch.metadata.indexes:SecondaryIndexes.replace")
+def old_index_keys_stay(
+    self: SecondaryIndexes, path: str, old: tuple[IndexKey, ...], new: tuple[IndexKey, ...]
+) -> None:
+    """A node is found under keys that it had before, too."""
+    added = tuple(key for key in new if key not in old)
+    original("old_index_keys_stay")(self, path, (), added)
+
+
+@planted("restored_versions_begin_anew", target="anabranch.metadata.tree:Tree._restore")
+def restored_versions_begin_anew(self: Tree, record: Record, moment: Any) -> Outcome:
+    """The version of a node is not part of a copy."""
+    outcome: Outcome = original("restored_versions_begin_anew")(
+        self, replace(record, native_version=0), moment
+    )
+    return outcome

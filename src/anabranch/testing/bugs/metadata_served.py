@@ -1,12 +1,14 @@
 """Planted bugs of `anabranch.metadata.served` and of the sessions in the state machine."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError, Unreachable
 from anabranch.generated import anabranch_metadata_pb2 as pb
 from anabranch.metadata.commands import Write
 from anabranch.metadata.served.calls import Call, Calls, WriteCall
+from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.served.link import Link
 from anabranch.metadata.served.session_clock import SessionClock
@@ -102,6 +104,16 @@ def watch_resumes_one_early(self: EventHistory, since: Revision) -> int:
     """Who resumes is told the last change again."""
     number: int = original("watch_resumes_one_early")(self, since)
     return max(number - 1, self._first_number) if number >= 0 else number
+
+
+@planted("served_watch_tells_all", target="anabranch.metadata.served.client:ServedStore.watch")
+def served_watch_tells_all(
+    self: ServedStore, prefix: str = "/", since: Revision | None = None
+) -> AsyncIterator[Event]:
+    """Who resumes is told everything from the first change on."""
+    since = since and Revision(since.epoch, 0)
+    found: AsyncIterator[Event] = original("served_watch_tells_all")(self, prefix, since)
+    return found
 
 
 @planted("calls_go_out_alone", target="anabranch.metadata.served.calls:Calls.write")

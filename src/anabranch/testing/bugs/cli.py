@@ -1,0 +1,32 @@
+"""Planted bugs of `anabranch.cli`, which is above this layer and therefore not imported."""
+
+import importlib
+import json
+from typing import Any
+
+from anabranch.testing.planted import original, planted
+
+
+@planted("errors_keep_their_trace", target="anabranch.cli.main:run")
+def errors_keep_their_trace() -> None:
+    """Whoever makes a mistake is shown where in the program it was noticed."""
+    importlib.import_module("anabranch.cli.main").app()
+
+
+@planted("nobody_is_waited_for", target="anabranch.cli.reach:require_listener")
+def nobody_is_waited_for(url: str) -> None:
+    """A server that is not there is tried again and again."""
+    del url
+
+
+@planted("json_leaves_out_the_key", target="anabranch.cli.pulsar_session:_as_json")
+def json_leaves_out_the_key(message: Any) -> str:
+    """A message is printed for machines without its key."""
+    document = json.loads(original("json_leaves_out_the_key")(message))
+    return json.dumps({**document, "key": None}, ensure_ascii=False)
+
+
+@planted("progress_stays_on_the_screen", target="anabranch.cli.progress:Progress.end")
+def progress_stays_on_the_screen(self: Any) -> None:
+    """The line that shows how far work is stays behind when it is done."""
+    del self
