@@ -102,6 +102,10 @@ class Disk(Protocol):
         """Make the names in a folder durable."""
         ...
 
+    async def free_bytes(self, path: str) -> int:
+        """Room that this process may still fill where a file or folder is."""
+        ...
+
     def lock_folder(self, folder: str) -> FolderLock:
         """Claim a folder for this process.
 

@@ -210,6 +210,15 @@ class RealDisk:
         """See `Disk.sync_folder`."""
         await self._run(lambda: _sync_folder(folder))
 
+    async def free_bytes(self, path: str) -> int:
+        """See `Disk.free_bytes`."""
+
+        def room() -> int:
+            found = os.statvfs(path)
+            return found.f_bavail * found.f_frsize
+
+        return await self._run(room)
+
     def lock_folder(self, folder: str) -> RealFolderLock:
         """See `Disk.lock_folder`."""
         fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _CALL_S = 0.00002
 _BYTES_PER_S = 500e6
+_NO_LIMIT_BYTES = 1 << 50
 
 
 class MachineDisk:
@@ -352,6 +353,14 @@ class ProcessDisk:
         self._tree.folder(folder)
         await asyncio.sleep(self._disk.sync_s())
         self._sync_names(folder)
+
+    async def free_bytes(self, path: str) -> int:
+        """See `Disk.free_bytes`; known without going to the disk, so that it takes no time."""
+        await self._owner.stay_alive()
+        if not self._tree.exists(path):
+            raise failure(errno.ENOENT, path)
+        free = self._disk.free_bytes()
+        return _NO_LIMIT_BYTES if free is None else free
 
     def lock_folder(self, folder: str) -> SimulatedFolderLock:
         """See `Disk.lock_folder`."""
