@@ -170,6 +170,8 @@ LEDGER_READ_GAP_BYTES_MAX: Final = 32 * KIB
 """Bytes of other ledgers that a read runs over rather than going to the disk twice."""
 LEDGER_UPKEEP_SLICE: Final = 500
 """Ledgers or entries that housekeeping handles before it lets others have the loop."""
+LEDGER_INDEX_SLICE_ENTRIES: Final = 8 * KIB
+"""How many entries are put in an index file before others have the loop."""
 LEDGER_UPKEEP_RETRY_S: Final = 1.0
 """After housekeeping found no room; each further time doubles the wait."""
 LEDGER_UPKEEP_RETRY_S_MAX: Final = 60.0

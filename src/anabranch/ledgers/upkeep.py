@@ -6,7 +6,7 @@ goes on, only starts get slower and room is not freed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -17,13 +17,13 @@ from anabranch.ledgers.index import LedgerIndex
 from anabranch.ledgers.index_file import (
     decode_index,
     encode_index,
-    encode_run,
     index_name,
     runs_of,
 )
 from anabranch.limits import (
     LEDGER_DAMAGED_RETRY_S,
     LEDGER_FACTS_SPARE_BYTES,
+    LEDGER_INDEX_SLICE_ENTRIES,
     LEDGER_UPKEEP_RETRY_S,
     LEDGER_UPKEEP_RETRY_S_MAX,
     LEDGER_UPKEEP_SLICE,
@@ -56,6 +56,20 @@ def _no_second_try() -> Iterator[None]:
             yield
     except DiskFull as error:
         raise StorageError(str(error)) from error
+
+
+async def _paced(steps: Generator[int, None, bytearray]) -> bytearray:
+    """Take all steps, and let others have the loop after some."""
+    entries = 0
+    while True:
+        try:
+            entries += next(steps)
+        except StopIteration as end:
+            content: bytearray = end.value
+            return content
+        if entries >= LEDGER_INDEX_SLICE_ENTRIES:
+            entries = 0
+            await asyncio.sleep(0)
 
 
 class Upkeep:
@@ -200,12 +214,8 @@ class Upkeep:
         use = self._index.segments.get(segment)
         if use is not None and use.ledgers:
             use.total_bytes = await self._journal.files.size(segment)
-            runs = []
-            for run in runs_of(self._index, segment):
-                runs.append(encode_run(run))
-                if len(runs) % LEDGER_UPKEEP_SLICE == 0:
-                    await asyncio.sleep(0)
-            content = encode_index(segment, use.total_bytes, use.facts, runs)
+            runs = runs_of(self._index, segment)
+            content = await _paced(encode_index(segment, use.total_bytes, use.facts, runs))
             await self._need_room(len(content), LEDGER_UPKEEP_SPARE_BYTES)
             await self._disk.replace(self._path(segment), content)
             use.facts.clear()
