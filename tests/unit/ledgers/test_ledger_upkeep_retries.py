@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.runtime.network import Buffer
-from anabranch.runtime.real_disk import RealDisk
+from anabranch.runtime.real_disk import RealDisk, RealFile
 from anabranch.testing.contracts.ledgers import append, payloads_of
 
 SEGMENT_BYTES = 4000
@@ -31,9 +31,9 @@ class CrampedDisk(RealDisk):
             raise self.replace_error
         await super().replace(path, content)
 
-    async def open(self, path: str, *, create: bool = False):  # type: ignore[no-untyped-def]
+    async def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         self.opened.append(path)
-        return await super().open(path, create=create)
+        return await super().open(path, create=create, read_only=read_only)
 
     async def free_bytes(self, path: str) -> int:
         return await super().free_bytes(path) if self.free is None else self.free

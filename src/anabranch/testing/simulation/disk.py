@@ -194,6 +194,10 @@ class FileHandle:
                 self._failure = error
         done(self._failure)
 
+    def refuse_appends(self) -> None:
+        """It was opened for reading alone."""
+        self._failure = failure(errno.EBADF, self.path)
+
     async def read_at(self, offset: int, length: int) -> bytes:
         """See `DiskFile.read_at`."""
         await self._pace(length)
@@ -271,7 +275,7 @@ class ProcessDisk:
         await self._owner.stay_alive()
         await asyncio.sleep(self._disk.call_s(byte_count))
 
-    async def open(self, path: str, *, create: bool = False) -> FileHandle:
+    async def open(self, path: str, *, create: bool = False, read_only: bool = False) -> FileHandle:
         """See `Disk.open`."""
         await self._pace()
         if create:
@@ -279,7 +283,10 @@ class ProcessDisk:
             if name in folder.seen:
                 raise failure(errno.EEXIST, path)
             folder.change({name: Inode()})
-        return FileHandle(self._owner, self._disk, path, self._tree.file(path))
+        handle = FileHandle(self._owner, self._disk, path, self._tree.file(path))
+        if read_only:
+            handle.refuse_appends()
+        return handle
 
     async def read(self, path: str) -> bytes:
         """See `Disk.read`."""
