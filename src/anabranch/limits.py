@@ -174,6 +174,17 @@ LEDGER_READ_GAP_BYTES_MAX: Final = 32 * KIB
 """Bytes of other ledgers that a read runs over rather than going to the disk twice."""
 LEDGER_UPKEEP_SLICE: Final = 500
 """Ledgers or entries that housekeeping handles before it lets others have the loop."""
+LEDGER_INDEX_SLICE_ENTRIES: Final = 8 * KIB
+"""How many entries are put in an index file before others have the loop."""
+LEDGER_UPKEEP_RETRY_S: Final = 1.0
+"""After housekeeping found no room; each further time doubles the wait."""
+LEDGER_UPKEEP_RETRY_S_MAX: Final = 60.0
+LEDGER_DAMAGED_RETRY_S: Final = 3600.0
+"""How long a segment that cannot be compacted because it is damaged is left alone."""
+LEDGER_UPKEEP_SPARE_BYTES: Final = 16 * MIB
+"""Room that housekeeping leaves to the appends: to run out of it ends the store."""
+LEDGER_FACTS_SPARE_BYTES: Final = 1 * MIB
+"""The same while it removes a segment, which gives room back."""
 LEDGER_COMPACTION_SLICE_BYTES: Final = 256 * KIB
 """How much compaction copies with one write and sync."""
 LEDGER_COMPACTION_BYTES_PER_S_MAX: Final = 16 * MIB

@@ -79,6 +79,20 @@ def test_appended_bytes_are_read_back_in_order(on_disk: OnDisk) -> None:
     on_disk(work)
 
 
+def test_a_file_opened_for_reading_takes_no_append(on_disk: OnDisk) -> None:
+    async def work(disk: Disk, folder: str) -> None:
+        await disk.replace(f"{folder}/log", b"as it was")
+        file = await disk.open(f"{folder}/log", read_only=True)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            await append(file, b"more")
+        assert await file.read_at(3, 100) == b"it was"
+        assert await file.size() == 9
+        await file.close()
+        assert await disk.read(f"{folder}/log") == b"as it was"
+
+    on_disk(work)
+
+
 def test_appends_in_flight_complete_in_the_order_of_the_calls(on_disk: OnDisk) -> None:
     async def work(disk: Disk, folder: str) -> None:
         file = await disk.open(f"{folder}/log", create=True)

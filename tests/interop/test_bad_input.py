@@ -34,6 +34,7 @@ from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.features import FEATURES_PATH
 from anabranch.runtime.real import real_runtime
+from anabranch.server.cluster_tie import PATH as CLUSTER_PATH
 from anabranch.testing.planted import child_command
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
@@ -143,8 +144,8 @@ def change_first_record(file: Path, offset: int, kind: RecordKind | None = None)
     file.write_bytes(content)
 
 
-def change_identity(data: Path) -> None:
-    file = data / "anabranch.json"
+def change_identity(data: Path, name: str = "anabranch.json") -> None:
+    file = data / name
     file.write_text(json.dumps(json.loads(file.read_text()) | {"version": UNKNOWN}))
 
 
@@ -169,6 +170,11 @@ JOURNAL_VERSION = UNKNOWN.to_bytes(2, "big")
                 "core.U1", part="data folder", broken_by="data_folder_of_any_version"
             ),
             id="data folder",
+        ),
+        pytest.param(
+            lambda data: change_identity(data, "ledgers/cluster.json"),
+            f"ledgers/cluster.json has version {UNKNOWN}",
+            id="whose ledgers",
         ),
         pytest.param(
             lambda data: change_bytes(data / METADATA_LOG, 8, JOURNAL_VERSION),
@@ -223,12 +229,13 @@ async def test_every_file_and_document_is_one_of_those_above(data: Path) -> None
         "lock",
         "metadata/lock",
         "metadata/log/N.journal",
+        "ledgers/cluster.json",
         "ledgers/journal/N.journal",
     }
     store = await EmbeddedStore.open(real_runtime(), str(data / "metadata"))
     documents = await store.children("/anabranch")
     await store.close()
-    assert documents == ["features", "ledger-ids", "storage-catalog"]
+    assert documents == ["cluster", "features", "ledger-ids", "storage-catalog"]
 
 
 async def with_snapshot(data: Path) -> Path:
@@ -277,6 +284,12 @@ async def change_document(data: Path, path: str, change: dict[str, object]) -> N
             f"/anabranch/features has format {UNKNOWN}: this build knows 1",
             marks=pytest.mark.goal("core.U1", part="features", broken_by="features_of_any_version"),
             id="format",
+        ),
+        pytest.param(
+            CLUSTER_PATH,
+            {"version": UNKNOWN},
+            f"/anabranch/cluster has version {UNKNOWN}; this build knows 1",
+            id="cluster",
         ),
         pytest.param(
             FEATURES_PATH,

@@ -6,6 +6,8 @@ from anabranch.testing.planted import applied
 from anabranch.testing.simulation.scenario import load_scenarios, run_seed
 
 SEEDS_UNTIL_FOUND = 20
+PROVING_SEEDS = (0, 8)
+"""Damage falls where it would be taken for a torn tail in few of them; in the last one it does."""
 CLIENT_OPERATIONS_MIN = 2000
 
 
@@ -17,11 +19,12 @@ CLIENT_OPERATIONS_MIN = 2000
 @pytest.mark.goal("core.L2", part="simulation", broken_by="compaction_loses_facts")
 @pytest.mark.goal("core.L1", part="embedded", broken_by="open_does_not_fence")
 def test_promises_hold_and_rot_is_named() -> None:
-    outcome = run_seed(load_scenarios()["embedded_ledgers"], 0)
-    assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
-    assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
-    assert outcome.reached["compacted"] > 0
-    assert outcome.reached["deleted"] > 0
+    for seed in PROVING_SEEDS:
+        outcome = run_seed(load_scenarios()["embedded_ledgers"], seed)
+        assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
+        assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
+        assert outcome.reached["compacted"] > 0
+        assert outcome.reached["deleted"] > 0
 
 
 @pytest.mark.timeout(300)

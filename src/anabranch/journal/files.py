@@ -146,7 +146,7 @@ class SegmentFiles:
         path = self.path(segment)
         swaps = self._swaps
         try:
-            file = await self._disk.open(path)
+            file = await self._disk.open(path, read_only=True)
         except FileNotFoundError as error:
             raise NotFound(f"there is no journal segment {path}") from error
         except OSError as error:

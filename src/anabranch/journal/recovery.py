@@ -166,7 +166,7 @@ async def _scan(
 ) -> ScannedSegment:
     path = f"{folder}/{segment_name(number)}"
     with disk_errors(f"recovering {path}"):
-        file = await disk.open(path)
+        file = await disk.open(path, read_only=True)
         try:
             return await _scan_file(file, kind, number, replay)
         finally:
@@ -228,7 +228,7 @@ async def _find_voucher(disk: Disk, path: str, number: int, damaged: ScannedSegm
     seed = seed_of(number)
     offset = damaged.end if number == damaged.number else HEADER_BYTES
     with disk_errors(f"recovering {path}"):
-        file = await disk.open(path)
+        file = await disk.open(path, read_only=True)
         try:
             size = await file.size()
             while offset < size:

@@ -65,10 +65,13 @@ class SegmentRewriting:
             await self._write(buffers)
         return offsets
 
-    async def finish(self, swapped: Callable[[], None]) -> None:
-        """Take the segment's place; see `SegmentFiles.swap`."""
+    async def seal(self) -> None:
+        """Vouch for all that was added; nothing more is written after it."""
         await self._write([encode_mark(self._segment, self.size_bytes, self.size_bytes)])
         await self._close()
+
+    async def finish(self, swapped: Callable[[], None]) -> None:
+        """Take the segment's place, sealed; see `SegmentFiles.swap`."""
         await self._files.swap(self._segment, self._beside, swapped)
 
     async def abandon(self) -> None:

@@ -54,6 +54,7 @@ class Compaction:
                 await asyncio.sleep(await self._copy(places) / LEDGER_COMPACTION_BYTES_PER_S_MAX)
             for start in range(0, len(facts), LEDGER_UPKEEP_SLICE):
                 await self._rewriting.add(facts[start : start + LEDGER_UPKEEP_SLICE])
+            await self._rewriting.seal()
         except (Corruption, DiskFull):
             await self._rewriting.abandon()
             raise

@@ -100,8 +100,14 @@ class EmbeddedLedgerStore:
 
     @property
     def upkeep_failure(self) -> StorageError | None:
-        """Why housekeeping stopped, if it did; no entry is in danger, but no room is freed."""
+        """Why housekeeping stopped or waits, if so; no entry is in danger, but no room is freed."""
         return self._upkeep.failure
+
+    @property
+    def degraded(self) -> str | None:
+        """See `LedgerStore.degraded`."""
+        failure = self._upkeep.failure
+        return None if failure is None else f"housekeeping of the ledgers: {failure}"
 
     async def create(
         self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None

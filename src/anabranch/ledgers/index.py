@@ -204,12 +204,17 @@ class SegmentUse:
         self.used_bytes -= self.ledgers.pop(ledger_id, 0) + self.states.pop(ledger_id, 0)
 
     @property
-    def is_mostly_dead(self) -> bool:
-        """Whether it would take at most half the room if it were written anew."""
+    def needed_bytes(self) -> int:
+        """How much room it would take if it were written anew."""
         needed = REWRITTEN_BYTES_MIN + self.used_bytes
         if self.deleted:
             needed += _RECORD_OVERHEAD_BYTES + _RANGE_BYTES * (1 + len(self.deleted))
-        return 0 < 2 * needed <= self.total_bytes
+        return needed
+
+    @property
+    def is_mostly_dead(self) -> bool:
+        """Whether it would take at most half the room if it were written anew."""
+        return 2 * self.needed_bytes <= self.total_bytes
 
 
 class LedgerIndex:

@@ -10,7 +10,7 @@ A file that is damaged or of another version is never trusted; the segment is sc
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from anabranch.errors import FormatError
 from anabranch.ledgers.index import LedgerIndex, packed_length_bytes
+from anabranch.limits import LEDGER_INDEX_SLICE_ENTRIES
 from anabranch.runtime.disk import Disk
 
 FORMAT_VERSION: Final = 2
@@ -26,6 +27,8 @@ _HEADER = struct.Struct(">8sHQI")
 _SIZE = struct.Struct(">Q")
 _COUNT = struct.Struct(">I")
 _RUN = struct.Struct(">QQQI")
+_ITEM_WORTH = 16
+"""What a fact or a ledger costs, in entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,37 +55,59 @@ def index_name(segment: int) -> str:
     return f"{segment:012d}.index"
 
 
-def runs_of(index: LedgerIndex, segment: int) -> Iterator[Run]:
+def runs_of(index: LedgerIndex, segment: int) -> Iterator[Run | int]:
     """The living ledgers' entries in a sealed segment, one ledger at a time, and weigh them.
 
-    Ledgers may be deleted while the iteration is paused; their deletion is recorded elsewhere.
+    A number in between says how many entries were looked at, for whoever goes on later. Ledgers
+    may be deleted meanwhile; their deletion is recorded elsewhere.
     """
     for ledger_id in list(index.segment(segment).ledgers):
         ledger = index.ledgers.get(ledger_id)
-        if ledger is not None:
-            first, places = ledger.run(segment)
-            run = Run(ledger_id, first, packed_length_bytes(places), places)
-            index.segment(segment).weigh(ledger_id, len(places), run.length_bytes)
-            yield run
-
-
-def encode_run(run: Run) -> bytes:
-    """A run as it stands in the file."""
-    header = _RUN.pack(run.ledger_id, run.first_entry, run.length_bytes, len(run.places))
-    return header + _swapped(run.places).tobytes()
+        if ledger is None:
+            continue
+        first, places = ledger.run(segment)
+        length_bytes = 0
+        for start in range(0, len(places), LEDGER_INDEX_SLICE_ENTRIES):
+            some = places[start : start + LEDGER_INDEX_SLICE_ENTRIES]
+            length_bytes += packed_length_bytes(some)
+            yield len(some)
+        if index.ledgers.get(ledger_id) is ledger:
+            index.segment(segment).weigh(ledger_id, len(places), length_bytes)
+            yield Run(ledger_id, first, length_bytes, places)
 
 
 def encode_index(
-    segment: int, segment_bytes: int, facts: Sequence[bytes], runs: Sequence[bytes]
-) -> bytes:
-    """The file; `runs` are encoded already."""
-    parts = [_SIZE.pack(segment_bytes), _COUNT.pack(len(facts))]
+    segment: int, segment_bytes: int, facts: Sequence[bytes], runs: Iterable[Run | int]
+) -> Generator[int, None, bytearray]:
+    """Return the file, after steps of which each says how many entries it was worth."""
+    content = bytearray(_HEADER.size)
+    content += _SIZE.pack(segment_bytes) + _COUNT.pack(len(facts))
     for fact in facts:
-        parts += (_COUNT.pack(len(fact)), fact)
-    parts.append(_COUNT.pack(len(runs)))
-    parts += runs
-    body = b"".join(parts)
-    return _HEADER.pack(_MAGIC, FORMAT_VERSION, segment, crc32c(body)) + body
+        content += _COUNT.pack(len(fact)) + fact
+        yield _ITEM_WORTH
+    count_at = len(content)
+    count = 0
+    content += _COUNT.pack(count)
+    for run in runs:
+        if isinstance(run, int):
+            yield run
+            continue
+        count += 1
+        places = run.places
+        content += _RUN.pack(run.ledger_id, run.first_entry, run.length_bytes, len(places))
+        yield _ITEM_WORTH
+        for start in range(0, len(places), LEDGER_INDEX_SLICE_ENTRIES):
+            some = places[start : start + LEDGER_INDEX_SLICE_ENTRIES]
+            content += _swapped(some).tobytes()
+            yield len(some)
+    _COUNT.pack_into(content, count_at, count)
+    crc = 0
+    body = memoryview(content)[_HEADER.size :]
+    for start in range(0, len(body), 8 * LEDGER_INDEX_SLICE_ENTRIES):
+        crc = crc32c(body[start : start + 8 * LEDGER_INDEX_SLICE_ENTRIES], crc)
+        yield LEDGER_INDEX_SLICE_ENTRIES
+    _HEADER.pack_into(content, 0, _MAGIC, FORMAT_VERSION, segment, crc)
+    return content
 
 
 def decode_index(content: bytes, segment: int) -> SegmentIndex:

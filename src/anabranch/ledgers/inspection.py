@@ -188,15 +188,19 @@ class _Check:
         with disk_errors(f"checking {self._folder}"):
             numbers = await list_segments(self._disk, self._folder)
             for number in numbers:
-                file = await self._disk.open(f"{self._folder}/{segment_name(number)}")
+                file = await self._open(number)
                 self._total += await file.size()
                 await file.close()
             for position, number in enumerate(numbers):
-                file = await self._disk.open(f"{self._folder}/{segment_name(number)}")
+                file = await self._open(number)
                 try:
                     await self._segment(number, file, numbers[position + 1 :])
                 finally:
                     await file.close()
+
+    async def _open(self, number: int) -> DiskFile:
+        path = f"{self._folder}/{segment_name(number)}"
+        return await self._disk.open(path, read_only=True)
 
     async def _segment(self, number: int, file: DiskFile, later: list[int]) -> None:
         size = await file.size()

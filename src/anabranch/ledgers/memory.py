@@ -116,6 +116,10 @@ class MemoryLedgerStore:
     def failure(self) -> None:
         """See `LedgerStore.failure`: memory does not fail."""
 
+    @property
+    def degraded(self) -> None:
+        """See `LedgerStore.degraded`."""
+
     async def create(
         self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
     ) -> MemoryWriter:

@@ -152,6 +152,11 @@ class LedgerStore(Protocol):
         """Why this store will accept nothing any more; None while it may."""
         ...
 
+    @property
+    def degraded(self) -> str | None:
+        """What does not work as it should, though entries are safe; None if all is well."""
+        ...
+
     async def close(self) -> None:
         """Finish appends in flight and let go of every resource."""
         ...

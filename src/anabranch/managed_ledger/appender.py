@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InputError, StorageError
+from anabranch.errors import AnabranchError, InputError, StoreBusy
 from anabranch.ids import Position
+from anabranch.journal import Pressure
 from anabranch.ledgers.store import LedgerWriter
 from anabranch.runtime.network import Buffer
 
@@ -28,6 +29,7 @@ class Appender:
         "_failed",
         "_full",
         "_in_flight",
+        "_pressure",
         "_waiting",
         "_waiting_bytes",
         "_writer",
@@ -43,6 +45,7 @@ class Appender:
         durable: Callable[[int, bytes], Position],
         failed: Callable[[Exception], None],
         full: Callable[[], None],
+        pressure: Pressure,
         *,
         entries_max: int,
         bytes_max: int,
@@ -53,6 +56,8 @@ class Appender:
         """Told once, when an append fails by itself."""
         self._full = full
         """Told when a ledger has its fill and appends wait for the next one."""
+        self._pressure = pressure
+        """Of the ledger store: what waits here counts as if the store had it."""
         self.entries_max = entries_max
         self.bytes_max = bytes_max
         self._writer: LedgerWriter | None = None
@@ -99,9 +104,9 @@ class Appender:
         self._writer = writer
         self.entries_submitted = self.bytes_submitted = 0
         while self._waiting and self._writer is not None:
-            data, result = self._waiting.popleft()
-            self._waiting_bytes -= len(data)
+            data, result = self._no_longer_waits()
             self._submit(writer, data, result)
+        self._pressure.settle(0)
 
     def pause(self) -> None:
         """Let appends wait for the next writer; those in flight go on."""
@@ -122,7 +127,7 @@ class Appender:
             writer.append(data, self._completed)
         except AnabranchError as error:
             self._waiting.appendleft(self._in_flight.pop())
-            self._waiting_bytes += len(data)
+            self._count_waiting(len(data))
             self._fail(error)
             return
         if self.entries_submitted >= self.entries_max or self.bytes_submitted >= self.bytes_max:
@@ -131,16 +136,29 @@ class Appender:
 
     def _wait(self, data: bytes, result: AppendResult) -> None:
         self._waiting.append((data, result))
-        self._waiting_bytes += len(data)
+        self._count_waiting(len(data))
         if self._error is not None:
             self._fail_waiting_soon()
-        elif self._waiting_bytes > limits.APPENDS_WAITING_BYTES_MAX:
+        elif (
+            self._waiting_bytes > limits.APPENDS_WAITING_BYTES_MAX
+            or self._pressure.pending_bytes > limits.STORE_PENDING_BYTES_MAX
+        ):
             self._fail(
-                StorageError(
-                    f"{self._waiting_bytes} bytes wait for a new ledger, more than "
-                    f"{limits.APPENDS_WAITING_BYTES_MAX}: the ledger store does not keep up"
+                StoreBusy(
+                    f"{self._waiting_bytes} bytes wait for a new ledger, and with those of all "
+                    f"others {self._pressure.pending_bytes}: the ledger store does not keep up"
                 )
             )
+
+    def _count_waiting(self, byte_count: int) -> None:
+        self._waiting_bytes += byte_count
+        self._pressure.hold(byte_count)
+
+    def _no_longer_waits(self) -> tuple[bytes, AppendResult]:
+        data, result = self._waiting.popleft()
+        self._waiting_bytes -= len(data)
+        self._pressure.let_go(len(data))
+        return data, result
 
     def _completed(self, entry_id: int, error: Exception | None) -> None:
         data, result = self._in_flight.popleft()
@@ -165,7 +183,7 @@ class Appender:
     def _fail_waiting(self) -> None:
         assert self._error is not None, "waiting appends fail only once appending has ended"
         while self._waiting and not self._in_flight:
-            data, result = self._waiting.popleft()
-            self._waiting_bytes -= len(data)
+            data, result = self._no_longer_waits()
             self.pending_bytes -= len(data)
             result(None, self._error)
+        self._pressure.settle(0)

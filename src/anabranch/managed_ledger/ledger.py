@@ -71,6 +71,7 @@ class ManagedLedger:
             self._became_durable,
             self._report_failure,
             self._roll_soon,
+            env.ledgers.pressure,
             entries_max=env.config.ledger_entries_max,
             bytes_max=env.config.ledger_bytes_max,
         )

@@ -66,8 +66,11 @@ class FolderLock(Protocol):
 class Disk(Protocol):
     """Files and folders."""
 
-    async def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open for reading and appending; with `create` the file must not exist yet."""
+    async def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        """Open for reading and appending; with `create` the file must not exist yet.
+
+        With `read_only` for reading alone: an append fails with EBADF.
+        """
         ...
 
     async def read(self, path: str) -> bytes:
@@ -100,6 +103,10 @@ class Disk(Protocol):
 
     async def sync_folder(self, folder: str) -> None:
         """Make the names in a folder durable."""
+        ...
+
+    async def free_bytes(self, path: str) -> int:
+        """Room that this process may still fill where a file or folder is."""
         ...
 
     def lock_folder(self, folder: str) -> FolderLock:

@@ -5,6 +5,7 @@ call is rare and short and runs on a small shared pool.
 """
 
 import asyncio
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Sequence
@@ -124,9 +125,10 @@ class RealDisk:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def open(self, path: str, *, create: bool = False) -> RealFile:
+    async def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         """See `Disk.open`."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        assert not (create and read_only), f"{path} would stay empty"
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND)
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         fd = await self._run(lambda: os.open(path, flags, 0o640))
@@ -210,9 +212,25 @@ class RealDisk:
         """See `Disk.sync_folder`."""
         await self._run(lambda: _sync_folder(folder))
 
+    async def free_bytes(self, path: str) -> int:
+        """See `Disk.free_bytes`."""
+
+        def room() -> int:
+            found = os.statvfs(path)
+            return found.f_bavail * found.f_frsize
+
+        return await self._run(room)
+
     def lock_folder(self, folder: str) -> RealFolderLock:
         """See `Disk.lock_folder`."""
-        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        path = os.path.join(folder, "lock")
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EROFS):
+                raise
+            # Whoever may only look can still see that nobody else holds it.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

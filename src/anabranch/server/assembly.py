@@ -25,7 +25,7 @@ from anabranch.server.settings import Settings
 from anabranch.server.stores import Stores, open_stores
 from anabranch.server.web import TopicAddress, WebInterface
 from anabranch.telemetry import get_logger
-from anabranch.telemetry.metrics import Metric, MetricSource
+from anabranch.telemetry.metrics import Metric, MetricSource, gauge
 
 _HEALTH_PATH: Final = "/anabranch/health"
 _log = get_logger("server")
@@ -171,6 +171,10 @@ class Standalone:
             return f"the metadata store refused a write: {error}"
         return None
 
+    def degraded(self) -> str | None:
+        """See `Served`."""
+        return self._stores.ledgers.degraded
+
     async def locate(self, topic: TopicName) -> TopicAddress:
         """See `Served`."""
         if not await self._stores.metadata.exists(f"/admin/policies/{topic.namespace_name}"):
@@ -185,6 +189,11 @@ class Standalone:
         """See `Served`."""
         if self._not_ready is None:
             yield from broker_metrics(self._broker.statistics(), cluster=self._settings.cluster)
+            yield gauge(
+                "anabranch_ledger_store_degraded",
+                "1 while the ledger store cannot tidy up; the answer about health has the reason.",
+                self.degraded() is not None,
+            )
         for source in self._metric_sources:
             yield from source()
 

@@ -10,10 +10,13 @@ from anabranch.ledgers.store import LedgerStore
 from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
+from anabranch.server.cluster_tie import tie
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.settings import Settings
 
 _EMBEDDED: Final = "embedded:"
+_MEMORY: Final = "memory:"
+"""Forgets whose it was, so that nothing can be tied to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         FolderInUse: if another process has one of the folders.
         FormatError: if a folder or file is not ours.
         Corruption: if stored bytes are damaged.
+        ConfigError: if the ledgers belong to the metadata of another cluster.
     """
     metadata_url, ledgers_url = settings.metadata_url, settings.ledgers_url
     if metadata_url.startswith(_EMBEDDED) or ledgers_url.startswith(_EMBEDDED):
@@ -49,6 +53,9 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         metadata_url, runtime, session_timeout_s=settings.metadata_session_timeout_s
     )
     held.push_async_callback(metadata.close)
+    if ledgers_url.startswith(_EMBEDDED) and metadata_url != _MEMORY:
+        folder = ledgers_url.removeprefix(_EMBEDDED)
+        await tie(runtime.disk, folder, metadata, data.cluster_id)
     ledgers = await open_ledgers(ledgers_url, runtime)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)

@@ -6,7 +6,8 @@ it is called in process by the simulation. Every error is JSON: {"reason": "…"
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,6 +33,11 @@ class TopicAddress:
     http_url_tls: str
 
 
+DEGRADED_HEADER: Final = "X-Anabranch-Degraded"
+"""Of an answer about health: the reason, in the characters of a URL and blanks."""
+_READABLE: Final = " /:;,.=()[]'"
+
+
 class Served(Protocol):
     """What the web interface asks of the server it belongs to."""
 
@@ -41,6 +47,10 @@ class Served(Protocol):
 
     async def why_unhealthy(self) -> str | None:
         """Return the reason, or None if a write is accepted right now."""
+        ...
+
+    def degraded(self) -> str | None:
+        """Return what does not work as it should though requests are served, or None."""
         ...
 
     async def locate(self, topic: TopicName) -> TopicAddress:
@@ -88,7 +98,12 @@ class WebInterface:
     async def health(self, _: Request) -> Response:
         """200 only if a write was accepted now."""
         reason = self._served.why_not_ready() or await self._served.why_unhealthy()
-        return _ok_unless(reason)
+        answer = _ok_unless(reason)
+        degraded = self._served.degraded() if reason is None else None
+        if degraded is not None:
+            # Pulsar's tools take nothing but "ok" for healthy, and it is.
+            answer.headers[DEGRADED_HEADER] = quote(degraded, safe=_READABLE)
+        return answer
 
     async def ready(self, _: Request) -> Response:
         """200 from the end of the start to the beginning of the stop."""

@@ -45,6 +45,9 @@ class FailingDisk(RealDisk):
         self.appends = 0
         self.verdict: Verdict = lambda _path, _buffers: None
 
-    async def open(self, path: str, *, create: bool = False) -> DiskFile:  # type: ignore[override]
+    async def open(  # type: ignore[override]
+        self, path: str, *, create: bool = False, read_only: bool = False
+    ) -> DiskFile:
         """See `Disk.open`."""
-        return FailingFile(await super().open(path, create=create), self)
+        file = await super().open(path, create=create, read_only=read_only)
+        return FailingFile(file, self)

@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,30 @@ async def fill(folder: Path) -> None:
 def ledgers(tmp_path: Path) -> Path:
     asyncio.run(fill(tmp_path / "ledgers"))
     return tmp_path / "ledgers"
+
+
+def test_a_disk_that_takes_no_writes_can_be_looked_into(
+    ledgers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ledgers.parent / "anabranch.json").write_text("{}")
+    (ledgers.parent / "lock").touch()
+    opened: list[str] = []
+    real_open = os.open
+
+    def read_only_open(path: str, flags: int, *mode: int) -> int:
+        if str(path).startswith(str(ledgers.parent)):
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                raise OSError(errno.EROFS, "Read-only file system", path)
+            opened.append(Path(path).name)
+        return real_open(path, flags, *mode)
+
+    monkeypatch.setattr("anabranch.runtime.real_disk.os.open", read_only_open)
+    url = f"embedded:{ledgers}"
+    for words in (("ls", url), ("describe", url, "7"), ("read", url, "7"), ("verify", url)):
+        result = anabranch(*words)
+        assert result.exit_code == 0, (words, result.output)
+    assert "000000000001.journal" in opened
+    assert opened.count("lock") == 4
 
 
 def test_ls_describe_and_read_change_nothing(ledgers: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.errors import AlreadyClosed, ConflictError, Fenced, NotFound, StoreFailed
 from anabranch.ids import Position
+from anabranch.journal import Pressure
 from anabranch.ledgers.store import (
     AppendDone,
     Entry,
@@ -108,6 +109,7 @@ class ScriptedLedgers:
     creates_fail: bool = False
     create_gate: asyncio.Event | None = None
     reads: int = 0
+    pressure: Pressure = field(default_factory=Pressure)
 
     async def create(
         self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None

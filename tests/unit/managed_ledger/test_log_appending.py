@@ -9,7 +9,7 @@ import pytest
 from anabranch import limits
 from anabranch.errors import (
     InputError,
-    StorageError,
+    StoreBusy,
     StoreFailed,
 )
 from anabranch.ids import EARLIEST, Position
@@ -131,6 +131,75 @@ async def test_appends_wait_while_a_ledger_is_created(world: World, append_all: 
     assert ledger.pending_bytes == 0
 
 
+async def test_appends_that_wait_for_a_ledger_press_on_the_store(
+    world: World, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_HIGH", 400)
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_LOW", 100)
+    pressure = world.ledgers.pressure
+    ledger = await world.open(SMALL)
+    gate = world.ledgers.create_gate = asyncio.Event()
+    results = [append(ledger, bytes(100)) for _ in range(15)]
+    await asyncio.sleep(0.01)
+    waiting = pressure.pending_bytes, pressure.is_high
+    told: list[bool] = []
+    pressure.when_low(lambda: told.append(True))
+    pressure.settle(0)
+    told_too_early = list(told)
+    world.ledgers.create_gate = None
+    gate.set()
+    positions = await asyncio.gather(*results)
+    assert (waiting, told_too_early) == ((500, True), [])
+    assert positions == sorted(positions)
+    assert (pressure.pending_bytes, told) == (0, [True])
+
+
+async def test_who_is_told_of_low_pressure_may_append_behind_those_who_waited(
+    world: World, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_LOW", 250)
+    ledger = await world.open(SMALL)
+    gate = world.ledgers.create_gate = asyncio.Event()
+    results = [append(ledger, bytes(100)) for _ in range(15)]
+    await asyncio.sleep(0.01)
+    late: list[asyncio.Future[Position]] = []
+    world.ledgers.pressure.when_low(lambda: late.append(append(ledger, b"late")))
+    world.ledgers.create_gate = None
+    gate.set()
+    positions = await asyncio.gather(*results)
+    assert await late[0] > positions[-1]
+
+
+async def test_waiting_bytes_count_towards_what_all_logs_may_have(
+    world: World, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STORE_PENDING_BYTES_MAX", 1000)
+    ledger = await world.open(SMALL)
+    gate = world.ledgers.create_gate = asyncio.Event()
+    await asyncio.gather(*(append(ledger, bytes(10)) for _ in range(10)))
+    world.ledgers.pressure.pending_bytes += 950
+    asyncio.get_running_loop().call_later(1, gate.set)  # whoever is not refused gets through
+    outcomes = await asyncio.gather(
+        *(append(ledger, bytes(30)) for _ in range(4)), return_exceptions=True
+    )
+    gate.set()
+    assert [type(outcome) for outcome in outcomes] == [StoreBusy] * 4
+    assert world.ledgers.pressure.pending_bytes == 950
+
+
+async def test_a_failed_store_forgets_only_what_it_had_itself(world: World, append: Append) -> None:
+    ledger = await world.open(SMALL)
+    gate = world.ledgers.create_gate = asyncio.Event()
+    results = [append(ledger, bytes(100)) for _ in range(15)]
+    await asyncio.sleep(0.01)
+    world.ledgers.creates_fail = True
+    world.ledgers.pressure.clear()
+    gate.set()
+    outcomes = await asyncio.gather(*results, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Position] * 10 + [StoreFailed] * 5
+    assert world.ledgers.pressure.pending_bytes == 0
+
+
 async def test_too_many_waiting_bytes_end_the_log_in_order(
     world: World, append: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +210,7 @@ async def test_too_many_waiting_bytes_end_the_log_in_order(
     ledger.on_failure = failures.append
     results = [append(ledger, bytes(30)) for _ in range(16)]
     outcomes = await asyncio.gather(*results, return_exceptions=True)
-    assert [type(o) for o in outcomes] == [Position] * 10 + [StorageError] * 6
+    assert [type(o) for o in outcomes] == [Position] * 10 + [StoreBusy] * 6
     assert len(failures) == 1
     assert ledger.pending_bytes == 0
     world.ledgers.create_gate.set()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, ConfigError, FormatError, StoreFailed
+from anabranch.errors import AnabranchError, ConfigError, FormatError, StorageError, StoreFailed
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -129,6 +129,22 @@ async def test_failed_store_is_unhealthy_and_ends_the_server(tmp_path, store):
     assert "disk on fire" in str(failure)
     assert (await status_of(server, "ready"))[0] == 503
     await server.close()
+
+
+async def test_a_ledger_store_that_cannot_tidy_up_is_degraded(tmp_path):
+    server = Standalone(real_runtime(), on_disk(tmp_path))
+    await server.start()
+    assert "\nanabranch_ledger_store_degraded 0\n" in await _metrics(server)
+    server._stores.ledgers._upkeep._fail(StorageError("no second disk"))
+    answer = await call(server.web_app, "/admin/v2/brokers/health")
+    assert (answer.status, answer.body) == (200, b"ok")
+    assert "no second disk" in answer.headers["x-anabranch-degraded"]
+    assert "\nanabranch_ledger_store_degraded 1\n" in await _metrics(server)
+    await server.close()
+
+
+async def _metrics(server: Standalone) -> str:
+    return (await call(server.web_app, "/metrics")).body.decode()
 
 
 async def _failing_ledger(server: Standalone) -> BaseException | None:

@@ -17,6 +17,7 @@ class MadeUpServer:
     def __init__(self):
         self.not_ready = None
         self.unhealthy = None
+        self.out_of_order = None
         self.partitions = 0
         self.failure = None
         self.asked = []
@@ -26,6 +27,9 @@ class MadeUpServer:
 
     async def why_unhealthy(self):
         return self.unhealthy
+
+    def degraded(self):
+        return self.out_of_order
 
     async def locate(self, topic):
         self.asked.append(str(topic))
@@ -63,6 +67,16 @@ async def test_health_is_ok_text_only_while_ready_and_healthy(server, get):
     server.unhealthy = None
     server.not_ready = "starting"
     assert (await get("/admin/v2/brokers/health")).status == 503
+
+
+async def test_what_is_degraded_is_healthy_and_said(server, get):
+    assert "x-anabranch-degraded" not in (await get("/admin/v2/brokers/health")).headers
+    server.out_of_order = "no room for\n7 bytes in ./däta"
+    answer = await get("/admin/v2/brokers/health")
+    assert (answer.status, answer.body) == (200, b"ok")
+    assert answer.headers["x-anabranch-degraded"] == "no room for%0A7 bytes in ./d%C3%A4ta"
+    server.unhealthy = "the disk is gone"
+    assert "x-anabranch-degraded" not in (await get("/admin/v2/brokers/health")).headers
 
 
 async def test_ready_follows_start_and_stop_and_not_health(server, get):

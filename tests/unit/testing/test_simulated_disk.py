@@ -170,7 +170,9 @@ def test_a_full_disk_takes_what_fits_and_says_so_until_room_is_made() -> None:
         await file.truncate(50)
         assert disk.free_bytes() == 10
         await runtime.disk.remove("/d/log")
-        assert disk.free_bytes() == 60
+        assert disk.free_bytes() == await runtime.disk.free_bytes("/d") == 60
+        with pytest.raises(FileNotFoundError):
+            await runtime.disk.free_bytes("/elsewhere")
         await runtime.disk.replace("/d/other", b"w" * 60)
         assert disk.free_bytes() == 40
 

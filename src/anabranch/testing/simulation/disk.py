@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _CALL_S = 0.00002
 _BYTES_PER_S = 500e6
+_NO_LIMIT_BYTES = 1 << 50
 
 
 class MachineDisk:
@@ -193,6 +194,10 @@ class FileHandle:
                 self._failure = error
         done(self._failure)
 
+    def refuse_appends(self) -> None:
+        """It was opened for reading alone."""
+        self._failure = failure(errno.EBADF, self.path)
+
     async def read_at(self, offset: int, length: int) -> bytes:
         """See `DiskFile.read_at`."""
         await self._pace(length)
@@ -270,7 +275,7 @@ class ProcessDisk:
         await self._owner.stay_alive()
         await asyncio.sleep(self._disk.call_s(byte_count))
 
-    async def open(self, path: str, *, create: bool = False) -> FileHandle:
+    async def open(self, path: str, *, create: bool = False, read_only: bool = False) -> FileHandle:
         """See `Disk.open`."""
         await self._pace()
         if create:
@@ -278,7 +283,10 @@ class ProcessDisk:
             if name in folder.seen:
                 raise failure(errno.EEXIST, path)
             folder.change({name: Inode()})
-        return FileHandle(self._owner, self._disk, path, self._tree.file(path))
+        handle = FileHandle(self._owner, self._disk, path, self._tree.file(path))
+        if read_only:
+            handle.refuse_appends()
+        return handle
 
     async def read(self, path: str) -> bytes:
         """See `Disk.read`."""
@@ -352,6 +360,14 @@ class ProcessDisk:
         self._tree.folder(folder)
         await asyncio.sleep(self._disk.sync_s())
         self._sync_names(folder)
+
+    async def free_bytes(self, path: str) -> int:
+        """See `Disk.free_bytes`; known without going to the disk, so that it takes no time."""
+        await self._owner.stay_alive()
+        if not self._tree.exists(path):
+            raise failure(errno.ENOENT, path)
+        free = self._disk.free_bytes()
+        return _NO_LIMIT_BYTES if free is None else free
 
     def lock_folder(self, folder: str) -> SimulatedFolderLock:
         """See `Disk.lock_folder`."""

@@ -1,0 +1,94 @@
+"""Ties a folder of ledgers to the cluster whose metadata names them.
+
+The metadata say which cluster they are, in `/anabranch/cluster`; the folder says to which its
+ledgers belong, in `cluster.json`. The first start writes both, the metadata first. So ledgers are
+never opened, which may cut and close them, on behalf of metadata that know nothing of them.
+
+    {"format": "anabranch.cluster", "version": 1, "cluster_id": "…"}
+"""
+
+import json
+from typing import Final
+
+from anabranch.errors import BadVersion, ConfigError, FormatError, NotFound
+from anabranch.metadata.store import ABSENT, MetadataStore
+from anabranch.runtime.disk import Disk
+
+PATH: Final = "/anabranch/cluster"
+TIE_FILE: Final = "cluster.json"
+_FORMAT: Final = "anabranch.cluster"
+_VERSION: Final = 1
+
+
+async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str) -> str:
+    """Make sure that the ledgers in a folder belong to these metadata; return whose both are.
+
+    `proposed_id` is for metadata that have no name yet, of a folder that has no tie yet.
+
+    Raises:
+        ConfigError: if the ledgers belong to other metadata; nothing was changed.
+        FormatError: if one of the documents is of an unknown format.
+    """
+    file = f"{folder}/{TIE_FILE}"
+    tied = decode(file, await disk.read(file)) if await disk.exists(file) else None
+    node = await metadata.get(PATH)
+    if node is not None:
+        cluster_id = decode(PATH, node.value)
+    elif tied is None:
+        cluster_id = decode(PATH, await _name(metadata, proposed_id))
+    else:
+        raise ConfigError(
+            f"the ledgers in {folder} belong to cluster {tied}, but the metadata store is new or "
+            "was emptied: use the metadata that they were written with, or another data folder"
+        )
+    if tied is None:
+        await disk.make_folder(folder)
+        await disk.replace(file, encode(cluster_id))
+    elif tied != cluster_id:
+        raise ConfigError(
+            f"the ledgers in {folder} belong to cluster {tied}, and the metadata store to cluster "
+            f"{cluster_id}: use the metadata that they were written with, or another data folder"
+        )
+    return cluster_id
+
+
+async def _name(metadata: MetadataStore, proposed_id: str) -> bytes:
+    """Give metadata a name, unless somebody else is faster; the document that is there then."""
+    try:
+        await metadata.put(PATH, encode(proposed_id), ABSENT)
+    except BadVersion:
+        pass
+    else:
+        return encode(proposed_id)
+    node = await metadata.get(PATH)
+    if node is None:
+        raise NotFound(f"{PATH} was removed")
+    return node.value
+
+
+def encode(cluster_id: str) -> bytes:
+    """The document."""
+    fields = {"format": _FORMAT, "version": _VERSION, "cluster_id": cluster_id}
+    return json.dumps(fields).encode()
+
+
+def decode(place: str, value: bytes) -> str:
+    """Whom the document at a place names.
+
+    Raises:
+        FormatError: if it is none, or of a version this build does not know.
+    """
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        raise FormatError(f"{place} is not JSON: {value[:40]!r}") from None
+    if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+        raise FormatError(f"{place} is not a document of format {_FORMAT}")
+    if fields.get("version") != _VERSION:
+        raise FormatError(
+            f"{place} has version {fields.get('version')!r}; this build knows {_VERSION}"
+        )
+    cluster_id = fields.get("cluster_id")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise FormatError(f"{place} names no cluster_id")
+    return cluster_id
