@@ -123,6 +123,26 @@ METADATA_UNANSWERED_WRITES_MAX: Final = 512
 METADATA_UNANSWERED_WRITE_BYTES_MAX: Final = 8 * MIB
 """Their bytes together. The server has room for them and goes on reading: renewals get through."""
 
+# --- metadata on ZooKeeper --------------------------------------------------------------------
+ZOOKEEPER_REQUEST_BYTES: Final = 0xFFFFF
+"""What a server takes unless its `jute.maxbuffer` says otherwise; more ends the connection."""
+ZOOKEEPER_REQUEST_BYTES_MIN: Final = 64 * KIB
+ZOOKEEPER_REQUEST_BYTES_MAX: Final = 256 * MIB
+ZOOKEEPER_REPLY_BYTES_MAX: Final = 256 * MIB
+ZOOKEEPER_UNANSWERED_MAX: Final = 2000
+"""Requests under way on one connection; further ones wait here instead of in the server."""
+ZOOKEEPER_PAGE_NODES_MAX: Final = 1000
+"""Nodes that one request reads."""
+ZOOKEEPER_PAGE_BYTES_USUAL: Final = 1 * MIB
+"""Pages get shorter when their answers are larger than this."""
+ZOOKEEPER_READ_AHEAD_PAGES: Final = 4
+ZOOKEEPER_RESTORE_OPERATIONS_MAX: Final = 1000
+"""Of one multi; a node whose version takes more goes alone."""
+ZOOKEEPER_RESTORED_VERSION_MAX: Final = 1000
+"""A node gets its old version by so many writes; a larger one is not restored."""
+ZOOKEEPER_RESTORED_SEQUENCE_MAX: Final = 1_000_000
+"""A node gets its old sequence number by making and removing so many children."""
+
 # --- coordination -----------------------------------------------------------------------------
 LEASE_DRIFT_SHARE_MAX: Final = 0.05
 """How much of a session's timeout two clocks may drift apart; a lock is held that much shorter."""

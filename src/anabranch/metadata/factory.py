@@ -7,6 +7,8 @@ from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.served.addresses import SCHEME
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.zookeeper import addresses as zookeeper_addresses
+from anabranch.metadata.zookeeper.store import ZooKeeperStore
 from anabranch.runtime import Runtime
 
 
@@ -34,7 +36,9 @@ async def open_store(
         return await EmbeddedStore.open(runtime, rest)
     if scheme == SCHEME and colon:
         return await ServedStore.open(runtime, url, session_timeout_s=session_timeout_s)
+    if scheme == zookeeper_addresses.SCHEME and colon:
+        return await ZooKeeperStore.open(runtime, url, session_timeout_s=session_timeout_s)
     raise ConfigError(
-        f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>' and "
-        f"'{SCHEME}://<host>:<port>'"
+        f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>', "
+        f"'{SCHEME}://<host>:<port>' and 'zk:<host>:<port>/<chroot>'"
     )

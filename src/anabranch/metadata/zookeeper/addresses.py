@@ -1,0 +1,82 @@
+"""The URL of a store on ZooKeeper: `zk:host:port[,host:port…][/chroot]`, as in Pulsar. Pure."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from anabranch import limits
+from anabranch.errors import ConfigError, InvalidPath
+from anabranch.metadata.paths import ROOT, check_path
+
+SCHEME: Final = "zk"
+DEFAULT_PORT: Final = 2181
+_REQUEST_LIMIT: Final = "jute.maxbuffer"
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """What a URL says."""
+
+    servers: tuple[Address, ...]
+    chroot: str
+    """Below which node of ZooKeeper the store lives; "/" for all of it."""
+    request_bytes_max: int
+    """What the servers take; set there by the property `jute.maxbuffer`."""
+
+
+def parse_ensemble(url: str) -> Ensemble:
+    """The servers and the place that a URL names.
+
+    Raises:
+        ConfigError: saying what is wrong with it.
+    """
+    rest = url.removeprefix(f"{SCHEME}:").removeprefix("//")
+    rest, _, query = rest.partition("?")
+    names, slash, place = rest.partition("/")
+    servers = tuple(_parse(url, part) for part in names.split(","))
+    if not url.startswith(f"{SCHEME}:") or len(set(servers)) != len(servers):
+        raise ConfigError(
+            f"{url!r} is not {SCHEME}:HOST:PORT[,HOST:PORT...][/CHROOT] with each server once"
+        )
+    try:
+        chroot = check_path(slash + place or ROOT)
+    except InvalidPath as error:
+        raise ConfigError(f"the chroot in {url!r} is none: {error}") from None
+    return Ensemble(servers, chroot, _request_limit(url, query))
+
+
+def _request_limit(url: str, query: str) -> int:
+    limit = limits.ZOOKEEPER_REQUEST_BYTES
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != _REQUEST_LIMIT:
+            raise ConfigError(f"unknown option {name!r} in {url!r}: known is {_REQUEST_LIMIT!r}")
+        if not (value.isascii() and value.isdigit()) or not (
+            limits.ZOOKEEPER_REQUEST_BYTES_MIN <= int(value) <= limits.ZOOKEEPER_REQUEST_BYTES_MAX
+        ):
+            raise ConfigError(
+                f"{name} in {url!r} is a number of bytes from {limits.ZOOKEEPER_REQUEST_BYTES_MIN} "
+                f"to {limits.ZOOKEEPER_REQUEST_BYTES_MAX}"
+            )
+        limit = int(value)
+    return limit
+
+
+def _parse(url: str, part: str) -> Address:
+    host, colon, port = part.rpartition(":")
+    if not colon or part.endswith("]"):
+        host, port = part, str(DEFAULT_PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= 65535:
+        raise ConfigError(f"{part!r} in {url!r} is not HOST:PORT")
+    return Address(host, int(port))

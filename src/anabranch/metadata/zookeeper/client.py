@@ -1,0 +1,210 @@
+"""ZooKeeper's own operations, as coroutines, below a chroot.
+
+Refusals are `Refusal`s with ZooKeeper's codes; `store` says what they mean to the contract.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from anabranch.errors import InputError
+from anabranch.metadata.paths import ROOT, ancestors_of
+from anabranch.metadata.zookeeper import requests
+from anabranch.metadata.zookeeper.addresses import parse_ensemble
+from anabranch.metadata.zookeeper.link import Link
+from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Part, Refusal, ZStat
+from anabranch.metadata.zookeeper.requests import OPEN_ACL, Flag, Request, WatchMode
+from anabranch.runtime import Runtime
+
+T = TypeVar("T")
+_FRAME_BYTES = 64
+"""What a request takes besides its body, generously."""
+
+
+class ZooKeeperClient:
+    """A session with an ensemble. Paths are below the chroot."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        url: str,
+        session_timeout_s: float,
+        *,
+        identities: Sequence[tuple[str, bytes]] = (),
+        on_changes: Callable[[list[Change]], None] = lambda changes: None,
+        on_gap: Callable[[int], None] = lambda zxid: None,
+    ) -> None:
+        """Call `open` before anything else.
+
+        Raises:
+            ConfigError: if the URL is wrong.
+        """
+        ensemble = parse_ensemble(url)
+        self.servers = ensemble.servers
+        self.chroot = ensemble.chroot
+        self.request_bytes_max = ensemble.request_bytes_max
+        self._on_changes = on_changes
+        self._prefix = "" if self.chroot == ROOT else self.chroot
+        self.link = Link(
+            runtime,
+            ensemble.servers,
+            session_timeout_s,
+            identities=identities,
+            on_changes=self._changed,
+            on_gap=on_gap,
+        )
+
+    async def open(self) -> None:
+        """See `Link.open`."""
+        await self.link.open()
+
+    async def make_chroot(self) -> None:
+        """Make the chroot if it is missing, and what is above it."""
+        if self.chroot == ROOT:
+            return
+        for full in (*ancestors_of(self.chroot), self.chroot):
+            try:
+                await self.link.call(requests.create(full, b""))
+            except Refusal as refusal:
+                if refusal.code != Code.NODE_EXISTS:
+                    raise
+
+    async def close(self) -> None:
+        """See `Link.close`."""
+        await self.link.close()
+
+    # --- paths --------------------------------------------------------------------------------
+
+    def full(self, path: str) -> str:
+        """A path as the server knows it."""
+        return (self._prefix + path if path != ROOT else self._prefix) or ROOT
+
+    def local(self, full: str) -> str | None:
+        """Undo `full`; None if it lies outside."""
+        if not self._prefix or full == self._prefix:
+            return full[len(self._prefix) :] or ROOT
+        return full[len(self._prefix) :] if full.startswith(self._prefix + "/") else None
+
+    def _changed(self, changes: list[Change]) -> None:
+        inside = [
+            change._replace(path=path)
+            for change in changes
+            if (path := self.local(change.path)) is not None
+        ]
+        if inside:
+            self._on_changes(inside)
+
+    # --- operations to be sent, alone or together ---------------------------------------------
+
+    def op_create(
+        self,
+        path: str,
+        value: bytes,
+        flag: Flag = Flag.PERSISTENT,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ttl_ms: int | None = None,
+    ) -> Request[tuple[str, ZStat]]:
+        """See `requests.create`; a sequential path may end in "/"."""
+        full = self._prefix + path
+        return requests.create(full, value, flag, acl, ttl_ms)
+
+    def op_delete(self, path: str, version: int = requests.ANY_VERSION) -> Request[None]:
+        """See `requests.delete`."""
+        return requests.delete(self.full(path), version)
+
+    def op_set(
+        self, path: str, value: bytes, version: int = requests.ANY_VERSION
+    ) -> Request[ZStat]:
+        """See `requests.set_data`."""
+        return requests.set_data(self.full(path), value, version)
+
+    def op_check(self, path: str, version: int) -> Request[None]:
+        """See `requests.check`."""
+        return requests.check(self.full(path), version)
+
+    def op_get(self, path: str) -> Request[tuple[bytes, ZStat]]:
+        """See `requests.get_data`."""
+        return requests.get_data(self.full(path))
+
+    def op_children(self, path: str) -> Request[list[str]]:
+        """See `requests.get_children`."""
+        return requests.get_children(self.full(path))
+
+    async def send(self, request: Request[T], *, session: int | None = None) -> T:
+        """Send one operation; see `Link.call`.
+
+        Raises:
+            InputError: if the servers would not take it for its size.
+        """
+        if len(request.body) + _FRAME_BYTES > self.request_bytes_max:
+            raise InputError(
+                f"a request of {len(request.body)} bytes is more than the {self.request_bytes_max} "
+                "that ZooKeeper takes: raise jute.maxbuffer there and in the URL"
+            )
+        return await self.link.call(request, session=session)
+
+    # --- operations ---------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        value: bytes,
+        flag: Flag = Flag.PERSISTENT,
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ttl_ms: int | None = None,
+    ) -> tuple[str, ZStat]:
+        """Make a node of any kind."""
+        made, stat = await self.send(self.op_create(path, value, flag, acl, ttl_ms))
+        return self.local(made) or made, stat
+
+    async def delete(self, path: str, version: int = requests.ANY_VERSION) -> None:
+        """Remove a node."""
+        await self.send(self.op_delete(path, version))
+
+    async def set_data(self, path: str, value: bytes, version: int = requests.ANY_VERSION) -> ZStat:
+        """Write a value."""
+        return await self.send(self.op_set(path, value, version))
+
+    async def get_data(self, path: str) -> tuple[bytes, ZStat]:
+        """Value and stat."""
+        return await self.send(self.op_get(path))
+
+    async def exists(self, path: str) -> ZStat:
+        """The stat; a `Refusal` if there is no node."""
+        return await self.send(requests.exists(self.full(path)))
+
+    async def children(self, path: str) -> tuple[list[str], ZStat]:
+        """Names in no order, and the stat."""
+        return await self.send(requests.get_children2(self.full(path)))
+
+    async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], ZStat]:
+        """Access rights and stat."""
+        return await self.send(requests.get_acl(self.full(path)))
+
+    async def set_acl(
+        self, path: str, acl: Sequence[Acl], version: int = requests.ANY_VERSION
+    ) -> ZStat:
+        """Replace the access rights."""
+        return await self.send(requests.set_acl(self.full(path), acl, version))
+
+    async def multi(
+        self, operations: Sequence[Request[Any]], *, session: int | None = None
+    ) -> list[Part]:
+        """All or nothing; on a refusal each part says whether it was the one."""
+        return await self.send(requests.multi(operations), session=session)
+
+    async def multi_read(self, operations: Sequence[Request[Any]]) -> list[Part]:
+        """Several reads of `op_get` and `op_children`."""
+        return await self.send(requests.multi_read(operations))
+
+    async def sync(self) -> None:
+        """Let this server catch up with its leader."""
+        await self.send(requests.sync(self.full(ROOT)))
+
+    async def watch(self, path: str, mode: WatchMode = WatchMode.RECURSIVE) -> int:
+        """Be told of changes, on every connection to come; returns from which zxid on."""
+        full = self.full(path)
+        call = self.link.ask(requests.add_watch(full, mode))
+        await call.answer
+        self.link.watches[full] = mode
+        return call.zxid

@@ -1,0 +1,140 @@
+"""Secondary indexes, which ZooKeeper does not have: a side node per indexed node.
+
+The side node holds the keys and is written in the same multi as the node itself, so that both have
+the same zxid. Keys count only while that is so: whoever writes or removes the node without regard
+to them, such as another program, voids them in that moment.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+from anabranch import limits
+from anabranch.errors import FormatError
+from anabranch.metadata.store import IndexKey
+from anabranch.metadata.zookeeper.client import ZooKeeperClient
+from anabranch.metadata.zookeeper.naming import INDEX_ROOT
+from anabranch.metadata.zookeeper.replies import Code, Refusal, data_of
+from anabranch.metadata.zookeeper.requests import Request
+
+_VERSION: Final = 1
+
+
+def side_path(path: str) -> str:
+    """Where the keys of a node are."""
+    return f"{INDEX_ROOT}/{quote(path, safe=' :=;,+-_')}"
+
+
+def encode_keys(keys: tuple[IndexKey, ...]) -> bytes:
+    """A side node's value."""
+    pairs = [[key.index, key.key] for key in keys]
+    return json.dumps({"version": _VERSION, "keys": pairs}).encode()
+
+
+def decode_keys(path: str, value: bytes) -> tuple[IndexKey, ...]:
+    """Undo `encode_keys`.
+
+    Raises:
+        FormatError: naming the node, if it cannot be read.
+    """
+    try:
+        document = json.loads(value)
+        if document["version"] == _VERSION:
+            return tuple(IndexKey(str(index), str(key)) for index, key in document["keys"])
+        problem = f"has version {document['version']!r}, known is {_VERSION}"
+    except (ValueError, KeyError, TypeError):
+        problem = "cannot be read"
+    raise FormatError(f"the index keys of {path} in {side_path(path)}: the document {problem}")
+
+
+class IndexNodes:
+    """The side nodes of one store."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._rooted = False
+
+    async def beside(self, path: str, keys: tuple[IndexKey, ...]) -> tuple[Request[object], ...]:
+        """What to do in the same moment as a write that gives a node these keys."""
+        if not keys:
+            return ()
+        if not self._rooted:
+            await self._make_root()
+        side, value = side_path(path), encode_keys(keys)
+        try:
+            await self._client.exists(side)
+        except Refusal as refusal:
+            if refusal.code != Code.NO_NODE:
+                raise
+            return (self._client.op_create(side, value),)
+        return (self._client.op_set(side, value),)
+
+    async def make_root(self) -> None:
+        """Make the place of the side nodes."""
+        if not self._rooted:
+            await self._make_root()
+
+    async def _make_root(self) -> None:
+        try:
+            await self._client.create(INDEX_ROOT, b"")
+        except Refusal as refusal:
+            if refusal.code != Code.NODE_EXISTS:
+                raise
+        self._rooted = True
+
+    async def places(self, index: str, first: str, last: str | None) -> list[tuple[str, str]]:
+        """Keys and paths that an index may have in a range, in no order; to be looked at again."""
+        found: list[tuple[str, str]] = []
+        async for path, keys in self._all():
+            found += [
+                (key.key, path)
+                for key in keys
+                if key.index == index and key.key >= first and (last is None or key.key < last)
+            ]
+        return found
+
+    async def _all(self) -> AsyncIterator[tuple[str, tuple[IndexKey, ...]]]:
+        try:
+            names, _ = await self._client.children(INDEX_ROOT)
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return
+            raise
+        for start in range(0, len(names), limits.METADATA_PAGE_NODES_MAX):
+            page = names[start : start + limits.METADATA_PAGE_NODES_MAX]
+            reads = [self._client.op_get(f"{INDEX_ROOT}/{name}") for name in page]
+            for name, part in zip(page, await self._client.multi_read(reads), strict=True):
+                if not isinstance(part, Refusal):
+                    path = unquote(name)
+                    yield path, decode_keys(path, data_of(part)[0])
+
+    async def keys_of(
+        self, written: Sequence[tuple[str, int]]
+    ) -> list[tuple[IndexKey, ...] | None]:
+        """The keys of nodes that were read before, with the zxids of their last writes.
+
+        None for a node that was written again since.
+        """
+        reads = [self._client.op_get(side_path(path)) for path, _ in written]
+        found: list[tuple[IndexKey, ...] | None] = []
+        for (path, mzxid), part in zip(written, await self._client.multi_read(reads), strict=True):
+            if isinstance(part, Refusal):
+                found.append(())
+                continue
+            value, stat = data_of(part)
+            if stat.mzxid > mzxid:
+                found.append(None)
+            else:
+                # An older one is of an earlier state of the node, and void.
+                found.append(decode_keys(path, value) if stat.mzxid == mzxid else ())
+        return found
+
+    async def any(self) -> bool:
+        """Whether any node has ever had a key."""
+        try:
+            return (await self._client.exists(INDEX_ROOT)).num_children > 0
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return False
+            raise

@@ -1,0 +1,236 @@
+"""What ZooKeeper answers: the shapes of replies, and its error codes. Pure."""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from anabranch.errors import AnabranchError, ProtocolError
+from anabranch.metadata.zookeeper.jute import Reader
+
+_STAT: Final = struct.Struct(">qqqqiiiqiiq")
+_HEADER: Final = struct.Struct(">iqi")
+_PART: Final = struct.Struct(">ibi")
+_EVENT: Final = struct.Struct(">ii")
+CONTAINER_OWNER: Final = -(2**63)
+TTL_OWNER_MASK: Final = 0xFF << 56
+"""The owner of a node that lives for some time has all of these bits."""
+_SMALLEST_PART: Final = _PART.size
+
+
+class Code(IntEnum):
+    """Error codes that are told apart."""
+
+    OK = 0
+    RUNTIME_INCONSISTENCY = -2
+    UNIMPLEMENTED = -6
+    BAD_ARGUMENTS = -8
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    SESSION_MOVED = -118
+    QUOTA_EXCEEDED = -125
+
+
+class Refusal(AnabranchError):
+    """The server refused one operation. The store says what that means to its callers."""
+
+    def __init__(self, code: int) -> None:
+        try:
+            name = Code(code).name.replace("_", " ").lower()
+        except ValueError:
+            name = "unknown"
+        super().__init__(f"ZooKeeper refused: {name} ({code})")
+        self.code = code
+
+
+class ZStat(NamedTuple):
+    """What ZooKeeper knows of a node besides its value."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether a session owns it: containers and nodes with a time to live have marks there."""
+        owner = self.owner & (2**64 - 1)
+        return self.owner not in (0, CONTAINER_OWNER) and owner & TTL_OWNER_MASK != TTL_OWNER_MASK
+
+    @property
+    def creates(self) -> int:
+        """How many children were ever created: the number of the next sequential one."""
+        return (self.cversion + self.num_children) // 2
+
+
+class Header(NamedTuple):
+    """In front of every reply."""
+
+    xid: int
+    zxid: int
+    error: int
+
+
+class Welcome(NamedTuple):
+    """The answer to a request for a session."""
+
+    timeout_ms: int
+    session: int
+    password: bytes
+
+
+class Change(NamedTuple):
+    """What a watch tells."""
+
+    kind: int
+    state: int
+    path: str
+    zxid: int
+
+
+class Acl(NamedTuple):
+    """Who may do what with a node."""
+
+    permissions: int
+    scheme: str
+    identity: str
+
+
+def read_header(reader: Reader) -> Header:
+    """The header of a reply."""
+    xid, zxid, error = reader.numbers(_HEADER)
+    return Header(xid, zxid, error)
+
+
+def read_welcome(data: bytes) -> Welcome:
+    """The first reply on a connection."""
+    reader = Reader(data)
+    protocol = reader.integer()
+    if protocol != 0:
+        raise ProtocolError(f"a ZooKeeper server speaks version 0 of its protocol, not {protocol}")
+    timeout_ms, session, password = reader.integer(), reader.long(), reader.buffer()
+    if reader.left:  # servers before 3.4 do not say whether they take writes
+        reader.boolean()
+    reader.end()
+    return Welcome(timeout_ms, session, password)
+
+
+def read_change(reader: Reader, zxid: int) -> Change:
+    """What a watch tells."""
+    kind, state = reader.numbers(_EVENT)
+    path = reader.text()
+    reader.end()
+    return Change(kind, state, path, zxid)
+
+
+def read_stat(reader: Reader) -> ZStat:
+    """A stat."""
+    return ZStat._make(reader.numbers(_STAT))
+
+
+def read_nothing(reader: Reader) -> None:
+    """Of an operation that answers nothing."""
+
+
+def read_code(reader: Reader) -> None:
+    """Of addWatch, which says twice whether it was refused."""
+    if code := reader.integer():
+        raise ProtocolError(f"a watch was refused with {code} in an answer without an error")
+
+
+def read_path(reader: Reader) -> str:
+    """Of create and sync."""
+    return reader.text()
+
+
+def read_created(reader: Reader) -> tuple[str, ZStat]:
+    """Of every newer kind of create."""
+    return reader.text(), read_stat(reader)
+
+
+def read_data(reader: Reader) -> tuple[bytes, ZStat]:
+    """Of getData."""
+    return reader.buffer(), read_stat(reader)
+
+
+def read_children(reader: Reader) -> tuple[list[str], ZStat]:
+    """Of getChildren2."""
+    return reader.texts(), read_stat(reader)
+
+
+def read_names(reader: Reader) -> list[str]:
+    """Of getChildren."""
+    return reader.texts()
+
+
+def read_acls(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
+    """Of getACL."""
+    acls = tuple(
+        Acl(reader.integer(), reader.text(), reader.text())
+        for _ in range(reader.count(smallest_bytes=12))
+    )
+    return acls, read_stat(reader)
+
+
+Part = None | str | tuple[str, ZStat] | ZStat | tuple[bytes, ZStat] | list[str] | Refusal
+"""The answer to one operation among several of one request."""
+
+
+def read_parts(reader: Reader) -> list[Part]:
+    """Of multi and multiRead: one answer per operation, or why it was refused."""
+    found: list[Part] = []
+    while True:
+        kind, done, _ = reader.numbers(_PART)
+        if done:
+            return found
+        if kind == 4:
+            found.append((reader.buffer(), ZStat._make(reader.numbers(_STAT))))
+        elif kind == 8:
+            found.append(reader.texts())
+        elif kind == -1:
+            found.append(Refusal(reader.integer()))
+        elif kind == 1:
+            found.append(reader.text())
+        elif kind in (15, 19, 21):
+            found.append(read_created(reader))
+        elif kind == 5:
+            found.append(read_stat(reader))
+        elif kind in (2, 13):
+            found.append(None)
+        else:
+            raise ProtocolError(f"an answer to an operation of unknown kind {kind}")
+
+
+def data_of(part: Part) -> tuple[bytes, ZStat]:
+    """A part that answers a getData.
+
+    Raises:
+        ProtocolError: if it answers something else.
+    """
+    if isinstance(part, tuple) and isinstance(part[0], bytes):
+        return part[0], part[1]
+    raise ProtocolError("a value was asked for, the answer is something else")
+
+
+def names_of(part: Part) -> list[str]:
+    """A part that answers a getChildren.
+
+    Raises:
+        ProtocolError: if it answers something else.
+    """
+    if isinstance(part, list):
+        return part
+    raise ProtocolError("names were asked for, the answer is something else")

@@ -1,0 +1,224 @@
+"""ZooKeeper's operations as bytes, each with how its answer is read. Pure."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Generic, TypeVar
+
+from anabranch.metadata.zookeeper import jute, replies
+from anabranch.metadata.zookeeper.replies import Acl, Part, ZStat
+
+T_co = TypeVar("T_co", covariant=True)
+_PART: Final = struct.Struct(">ibi")
+_HELLO: Final = struct.Struct(">iqiq")
+_PARTS_END: Final = _PART.pack(-1, 1, -1)
+ANY_VERSION: Final = -1
+WATCH_XID: Final = -1
+PING_XID: Final = -2
+AUTH_XID: Final = -4
+SET_WATCHES_XID: Final = -8
+EVERYTHING: Final = 31
+OPEN_ACL: Final = (Acl(EVERYTHING, "world", "anyone"),)
+
+
+class Op(IntEnum):
+    """Operation codes."""
+
+    CREATE = 1
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    GET_ACL = 6
+    SET_ACL = 7
+    GET_CHILDREN = 8
+    SYNC = 9
+    PING = 11
+    GET_CHILDREN2 = 12
+    CHECK = 13
+    MULTI = 14
+    CREATE2 = 15
+    CREATE_CONTAINER = 19
+    CREATE_TTL = 21
+    MULTI_READ = 22
+    AUTH = 100
+    SASL = 102
+    SET_WATCHES2 = 105
+    ADD_WATCH = 106
+    CLOSE = -11
+
+
+class Flag(IntEnum):
+    """Kinds of nodes."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    SEQUENTIAL = 2
+    EPHEMERAL_SEQUENTIAL = 3
+    CONTAINER = 4
+    TTL = 5
+    TTL_SEQUENTIAL = 6
+
+
+class WatchMode(IntEnum):
+    """What a watch that stays is told of."""
+
+    PERSISTENT = 0
+    RECURSIVE = 1
+
+
+class WatchKind(IntEnum):
+    """What a watch tells."""
+
+    SESSION = -1
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILDREN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T_co]):
+    """One operation."""
+
+    code: int
+    body: bytes
+    read: Callable[[jute.Reader], T_co]
+    writes: bool = False
+    """Whether it may have taken effect if its answer is lost."""
+
+
+def hello(zxid_seen: int, timeout_ms: int, session: int, password: bytes) -> bytes:
+    """The first bytes on a connection: begin a session, or go on with one."""
+    fixed = _HELLO.pack(0, zxid_seen, timeout_ms, session)
+    return fixed + jute.buffer(password or bytes(16)) + jute.boolean(False)
+
+
+def acls(entries: Sequence[Acl]) -> bytes:
+    """Access rights."""
+    encoded = [
+        jute.integer(entry.permissions) + jute.text(entry.scheme) + jute.text(entry.identity)
+        for entry in entries
+    ]
+    return jute.integer(len(encoded)) + b"".join(encoded)
+
+
+_OPEN: Final = acls(OPEN_ACL)
+
+
+def create(
+    path: str,
+    value: bytes,
+    flag: Flag = Flag.PERSISTENT,
+    acl: Sequence[Acl] = OPEN_ACL,
+    ttl_ms: int | None = None,
+) -> Request[tuple[str, ZStat]]:
+    """Make a node; the answer has its path, which differs for a sequential one, and its stat."""
+    body = b"".join(
+        (
+            jute.text(path),
+            jute.buffer(value),
+            _OPEN if acl is OPEN_ACL else acls(acl),
+            jute.integer(flag),
+        )
+    )
+    if flag in (Flag.TTL, Flag.TTL_SEQUENTIAL):
+        assert ttl_ms is not None
+        return Request(Op.CREATE_TTL, body + jute.long(ttl_ms), replies.read_created, True)
+    code = Op.CREATE_CONTAINER if flag == Flag.CONTAINER else Op.CREATE2
+    return Request(code, body, replies.read_created, True)
+
+
+def delete(path: str, version: int = ANY_VERSION) -> Request[None]:
+    """Remove a node."""
+    return Request(Op.DELETE, jute.text(path) + jute.integer(version), replies.read_nothing, True)
+
+
+def set_data(path: str, value: bytes, version: int = ANY_VERSION) -> Request[ZStat]:
+    """Write a value."""
+    body = jute.text(path) + jute.buffer(value) + jute.integer(version)
+    return Request(Op.SET_DATA, body, replies.read_stat, True)
+
+
+def check(path: str, version: int) -> Request[None]:
+    """Only as a part of a multi: all of it fails unless the node has this version."""
+    return Request(Op.CHECK, jute.text(path) + jute.integer(version), replies.read_nothing)
+
+
+def exists(path: str) -> Request[ZStat]:
+    """The stat of a node."""
+    return Request(Op.EXISTS, jute.text(path) + b"\x00", replies.read_stat)
+
+
+def get_data(path: str) -> Request[tuple[bytes, ZStat]]:
+    """Value and stat of a node."""
+    return Request(Op.GET_DATA, jute.text(path) + b"\x00", replies.read_data)
+
+
+def get_children(path: str) -> Request[list[str]]:
+    """Names below a node; the only way to ask for them within a multiRead."""
+    return Request(Op.GET_CHILDREN, jute.text(path) + b"\x00", replies.read_names)
+
+
+def get_children2(path: str) -> Request[tuple[list[str], ZStat]]:
+    """Names below a node, and its stat."""
+    return Request(Op.GET_CHILDREN2, jute.text(path) + b"\x00", replies.read_children)
+
+
+def get_acl(path: str) -> Request[tuple[tuple[Acl, ...], ZStat]]:
+    """Access rights of a node, and its stat."""
+    return Request(Op.GET_ACL, jute.text(path), replies.read_acls)
+
+
+def set_acl(path: str, acl: Sequence[Acl], version: int = ANY_VERSION) -> Request[ZStat]:
+    """Replace the access rights of a node."""
+    body = jute.text(path) + acls(acl) + jute.integer(version)
+    return Request(Op.SET_ACL, body, replies.read_stat, True)
+
+
+def sync(path: str) -> Request[str]:
+    """Let this server catch up with its leader."""
+    return Request(Op.SYNC, jute.text(path), replies.read_path)
+
+
+def add_watch(path: str, mode: WatchMode) -> Request[None]:
+    """Be told of changes at, or at and below, a path for as long as the connection lasts."""
+    return Request(Op.ADD_WATCH, jute.text(path) + jute.integer(mode), replies.read_code)
+
+
+def set_watches(zxid_seen: int, persistent: Sequence[str], recursive: Sequence[str]) -> bytes:
+    """The body that puts watches on a new connection."""
+    nobody = jute.texts(())
+    return b"".join(
+        (jute.long(zxid_seen), nobody * 3, jute.texts(persistent), jute.texts(recursive))
+    )
+
+
+def auth(scheme: str, credentials: bytes) -> bytes:
+    """The body that adds an identity to a connection."""
+    return jute.integer(0) + jute.text(scheme) + jute.buffer(credentials)
+
+
+def close() -> Request[None]:
+    """End the session."""
+    return Request(Op.CLOSE, b"", replies.read_nothing)
+
+
+def _parts(operations: Sequence[Request[object]]) -> bytes:
+    pieces: list[bytes] = []
+    for operation in operations:
+        pieces.append(_PART.pack(operation.code, 0, -1))
+        pieces.append(operation.body)
+    pieces.append(_PARTS_END)
+    return b"".join(pieces)
+
+
+def multi(operations: Sequence[Request[object]]) -> Request[list[Part]]:
+    """Carry out all operations in one moment, or none."""
+    return Request(Op.MULTI, _parts(operations), replies.read_parts, True)
+
+
+def multi_read(operations: Sequence[Request[object]]) -> Request[list[Part]]:
+    """Several getData and getChildren with one request; each has its own answer."""
+    return Request(Op.MULTI_READ, _parts(operations), replies.read_parts)

@@ -1,0 +1,367 @@
+"""The metadata store on ZooKeeper. Only the factory names it.
+
+What ZooKeeper cannot do as the contract says is told in `docs/internals/zookeeper.md`: an export is
+not of one moment, and of what is restored, times and large versions are not kept.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from anabranch import limits
+from anabranch.errors import AlreadyClosed, AnabranchError
+from anabranch.metadata.operation_checks import check_operation
+from anabranch.metadata.paths import ROOT, check_path, order_key, parent_of
+from anabranch.metadata.session_news import SessionListener
+from anabranch.metadata.store import (
+    ANY,
+    Condition,
+    Delete,
+    Event,
+    Expected,
+    Fencing,
+    Guard,
+    IndexKey,
+    Node,
+    Operation,
+    Outcome,
+    Put,
+    Record,
+    Revision,
+    Stat,
+)
+from anabranch.metadata.watching import EventHistory, Readership, Watch
+from anabranch.metadata.zookeeper.batching import Wave, waves
+from anabranch.metadata.zookeeper.client import ZooKeeperClient
+from anabranch.metadata.zookeeper.indexing import IndexNodes
+from anabranch.metadata.zookeeper.naming import events_of, revision_of, shown, stat_of
+from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
+from anabranch.metadata.zookeeper.restoring import Restoring
+from anabranch.metadata.zookeeper.walking import Found, Walk
+from anabranch.metadata.zookeeper.writing import Writer, meaning
+from anabranch.runtime import Runtime
+
+
+class ZooKeeperStore:
+    """See `MetadataStore`."""
+
+    fencing = Fencing.SERVER
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        url: str,
+        session_timeout_s: float,
+        identities: Sequence[tuple[str, bytes]],
+    ) -> None:
+        """Use `open`."""
+        self.client = ZooKeeperClient(
+            runtime,
+            url,
+            session_timeout_s,
+            identities=identities,
+            on_changes=self._changed,
+            on_gap=self._missed,
+        )
+        self._at_top = self.client.chroot == ROOT
+        self._history = EventHistory(revision_of(0))
+        self._readership = Readership()
+        self._indexes = IndexNodes(self.client)
+        self._writer = Writer(self.client, self._indexes, runtime.entropy)
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        url: str,
+        *,
+        session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
+        identities: Sequence[tuple[str, bytes]] = (),
+    ) -> "ZooKeeperStore":
+        """Connect to a server of `zk:host:port,.../chroot`; make the chroot if it is missing.
+
+        Args:
+            runtime: the doors.
+            url: see `addresses`.
+            session_timeout_s: what to ask for; the servers have bounds of their own.
+            identities: pairs such as ("digest", b"user:password") to act as.
+
+        Raises:
+            ConfigError: if the URL is wrong, or the credentials are.
+            Unreachable: if no server answers.
+        """
+        store = cls(runtime, url, session_timeout_s, identities)
+        await store.client.open()
+        try:
+            await store.client.make_chroot()
+            store._history = EventHistory(revision_of(await store.client.watch(ROOT)))
+        except BaseException:
+            await store.client.close()
+            raise
+        return store
+
+    # --- the session --------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> AnabranchError | None:
+        """See `MetadataStore.failure`: servers that are away may come back."""
+        return None
+
+    @property
+    def session(self) -> int:
+        """See `MetadataStore.session`."""
+        return self.client.link.session.number
+
+    @property
+    def session_timeout_s(self) -> float:
+        """See `MetadataStore.session_timeout_s`."""
+        return self.client.link.session.timeout_s
+
+    @property
+    def session_valid_until(self) -> float:
+        """See `MetadataStore.session_valid_until`."""
+        return self.client.link.session.valid_until_s
+
+    def session_events(self) -> SessionListener:
+        """See `MetadataStore.session_events`."""
+        self._check_open()
+        return self.client.link.news.listen()
+
+    async def close(self) -> None:
+        """See `MetadataStore.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.client.close()
+        self._history.end(self._readership)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AlreadyClosed("the metadata store was closed")
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _node(self, path: str, value: bytes, stat: ZStat) -> Node:
+        return Node(value, stat_of(path, stat, self.session))
+
+    async def get(self, path: str) -> Node | None:
+        """See `MetadataStore.get`; `Unreachable` if no server answers."""
+        self._check_open()
+        try:
+            return self._node(path, *await self.client.get_data(check_path(path)))
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return None
+            raise meaning(refusal, path) from None
+
+    async def exists(self, path: str) -> bool:
+        """See `MetadataStore.exists`."""
+        self._check_open()
+        try:
+            await self.client.exists(check_path(path))
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return False
+            raise meaning(refusal, path) from None
+        return True
+
+    async def children(self, path: str) -> list[str]:
+        """See `MetadataStore.children`."""
+        self._check_open()
+        try:
+            names, _ = await self.client.children(check_path(path))
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return []
+            raise meaning(refusal, path) from None
+        return shown(path, names, at_top=self._at_top)
+
+    def scan(self, prefix: str) -> AsyncIterator[Node]:
+        """See `MetadataStore.scan`."""
+        self._check_open()
+        return self._scan(check_path(prefix))
+
+    async def _scan(self, prefix: str) -> AsyncIterator[Node]:
+        async for path, value, stat, _ in Walk(self.client).nodes(prefix):
+            yield self._node(path, value, stat)
+
+    def scan_index(
+        self, index: str, first: str = "", last: str | None = None
+    ) -> AsyncIterator[Node]:
+        """See `MetadataStore.scan_index`; reads the keys of all nodes that have any."""
+        self._check_open()
+        return self._scan_index(index, first, last)
+
+    async def _scan_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Node]:
+        places = await self._indexes.places(index, first, last)
+        places.sort(key=lambda place: (place[0], order_key(place[1])))
+        for key, path in places:
+            while (node := await self.get(path)) is not None:
+                (keys,) = await self._indexes.keys_of([(path, node.stat.revision.index)])
+                if keys is None:
+                    continue  # written between the two reads
+                if IndexKey(index, key) in keys:
+                    yield node
+                break
+
+    async def sync(self) -> None:
+        """See `MetadataStore.sync`."""
+        self._check_open()
+        await self.client.sync()
+
+    async def revision(self) -> Revision:
+        """See `MetadataStore.revision`: of the last change below the chroot."""
+        await self.sync()
+        return self._history.newest
+
+    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+        """See `MetadataStore.export`, but each node is as of when its turn came.
+
+        Changes meanwhile are those of `changed_since` a revision from before the call.
+        """
+        self._check_open()
+        return self._export(check_path(prefix))
+
+    async def _export(self, prefix: str) -> AsyncIterator[Record]:
+        indexed = await self._indexes.any()
+        page: list[Found] = []
+        async for found in Walk(self.client).nodes(prefix):
+            page.append(found)
+            if len(page) >= limits.METADATA_PAGE_NODES_MAX:
+                for record in await self._records(page, indexed):
+                    yield record
+                page = []
+        for record in await self._records(page, indexed):
+            yield record
+
+    async def _records(self, page: list[Found], indexed: bool) -> list[Record]:
+        keys: Sequence[tuple[IndexKey, ...] | None] = [()] * len(page)
+        if indexed and page:
+            keys = await self._indexes.keys_of([(found.path, found.stat.mzxid) for found in page])
+        return [
+            Record(
+                found.path,
+                found.value,
+                found.stat.version,
+                found.stat.ctime,
+                found.stat.mtime,
+                found.stat.creates,
+                found.stat.owner if found.stat.ephemeral else None,
+                own or (),
+            )
+            for found, own in zip(page, keys, strict=True)
+        ]
+
+    # --- watching -----------------------------------------------------------------------------
+
+    def watch(self, prefix: str = "/", since: Revision | None = None) -> AsyncIterator[Event]:
+        """See `MetadataStore.watch`.
+
+        Changes that ZooKeeper made in one moment have one revision; who resumes from it is told
+        all of them again. Without `since`, changes by others that this process had not heard of
+        yet are told, too.
+        """
+        self._check_open()
+        check_path(prefix)
+        history = self._history
+        if since is None:
+            return history.watch(prefix, None, self._readership)
+        number = history.number_after(since)
+        first = number
+        while first > 0 and (event := history.event_at(first - 1)) and event.revision == since:
+            first -= 1
+        return Watch(history, prefix, first if number - first > 1 else number, self._readership)
+
+    def changed_since(self, since: Revision, prefix: str = "/") -> AsyncIterator[Event]:
+        """See `MetadataStore.changed_since`: what this handle has watched, else a gap."""
+        self._check_open()
+        return self._history.changed_since(since, check_path(prefix))
+
+    def _changed(self, changes: list[Change]) -> None:
+        if any(change.zxid <= 0 for change in changes):
+            # Servers before 3.9 do not say when a change happened.
+            self._missed(max(self.client.link.session.zxid_seen, self._history.newest.index + 1))
+            return
+        self._history.publish(events_of(changes, at_top=self._at_top))
+
+    def _missed(self, zxid: int) -> None:
+        self._history.forget(revision_of(zxid))
+
+    # --- writing ------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected: Expected = ANY,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        indexes: tuple[IndexKey, ...] = (),
+        guard: Guard | None = None,
+    ) -> Stat:
+        """See `MetadataStore.put`."""
+        self._check_open()
+        put = Put(path, value, expected, ephemeral, sequential, indexes, guard)
+        check_operation(put)
+        stat = await self._writer.write(put)
+        assert stat is not None
+        return stat
+
+    async def delete(
+        self, path: str, expected: Expected = ANY, *, guard: Guard | None = None
+    ) -> None:
+        """See `MetadataStore.delete`."""
+        self._check_open()
+        delete = Delete(path, expected, guard)
+        check_operation(delete)
+        await self._writer.write(delete)
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """See `MetadataStore.batch`: requests of their own, under way together."""
+        self._check_open()
+        outcomes: list[Outcome] = [None] * len(operations)
+        checked: list[tuple[int, Operation]] = []
+        for place, operation in enumerate(operations):
+            try:
+                check_operation(operation)
+                checked.append((place, operation))
+            except AnabranchError as refusal:
+                outcomes[place] = refusal
+        for wave in waves(checked):
+            await self._make_parents(wave)
+            written = await asyncio.gather(
+                *(self._writer.write(operation, create_first=True) for _, operation in wave),
+                return_exceptions=True,
+            )
+            for (place, _), outcome in zip(wave, written, strict=True):
+                if isinstance(outcome, BaseException) and not isinstance(outcome, AnabranchError):
+                    raise outcome
+                outcomes[place] = outcome
+        return outcomes
+
+    async def _make_parents(self, wave: Wave) -> None:
+        """So that not each of many new siblings finds out by itself that there is no parent."""
+        creating = [
+            operation.path
+            for _, operation in wave
+            if isinstance(operation, Put)
+            and isinstance(operation.expected, Condition)
+            and operation.guard is None
+        ]
+        if len(creating) < 2:
+            return
+        parents = list(dict.fromkeys(parent_of(path) for path in creating))
+        missing = await asyncio.gather(*(self.exists(parent) for parent in parents))
+        for parent, is_there in zip(parents, missing, strict=True):
+            if not is_there:
+                try:
+                    await self._writer.make_parents(f"{parent}/x", None, None)
+                except AnabranchError:
+                    continue  # those who need it find out, and say so
+        return
+
+    async def restore(self, records: AsyncIterator[Record]) -> int:
+        """See `MetadataStore.restore`; see `restoring` for what is not kept."""
+        self._check_open()
+        return await Restoring(self.client, self._indexes, self._writer).run(records)

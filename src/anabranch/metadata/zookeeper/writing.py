@@ -1,0 +1,312 @@
+"""One write of the contract as ZooKeeper's operations: what to send, and what a refusal means.
+
+ZooKeeper compares a version only, which begins anew in each life of a node. So a token's life is
+compared here, by reading, before the server compares its version. What can happen between the two
+is told in `docs/internals/zookeeper.md`.
+"""
+
+import asyncio
+from typing import Final, TypeVar
+
+from anabranch import limits
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    ConflictError,
+    Fenced,
+    InputError,
+    InvalidPath,
+    NotEmpty,
+    NotFound,
+    OutcomeUnknown,
+    SessionExpired,
+    Unreachable,
+)
+from anabranch.metadata.paths import ROOT, ancestors_of, join, parent_of
+from anabranch.metadata.store import ABSENT, ANY, Delete, Guard, Operation, Put, Stat, Version
+from anabranch.metadata.zookeeper.client import ZooKeeperClient
+from anabranch.metadata.zookeeper.indexing import IndexNodes
+from anabranch.metadata.zookeeper.naming import EPOCH, HIDDEN_PREFIX, stat_of
+from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat
+from anabranch.metadata.zookeeper.requests import OPEN_ACL, Flag, Request
+from anabranch.runtime import Entropy
+
+T = TypeVar("T")
+_NATIVE_END: Final = 2**31
+_ROLLED_BACK: Final = (Code.OK, Code.RUNTIME_INCONSISTENCY)
+"""What a multi says of operations that failed only because another did."""
+
+
+def meaning(refusal: Refusal, path: str) -> AnabranchError:
+    """What a refusal means that no caller has handled."""
+    if refusal.code == Code.SESSION_EXPIRED:
+        return SessionExpired(f"{path} was not written: the session has ended")
+    if refusal.code == Code.SESSION_MOVED:
+        return Unreachable(f"{path}: the session has moved to another connection")
+    if refusal.code == Code.NO_AUTH:
+        return InputError(f"{path}: the node's access rights (ACL) do not allow this")
+    if refusal.code == Code.NO_CHILDREN_FOR_EPHEMERALS:
+        parent = parent_of(path)
+        return InputError(f"{path}: {parent} is ephemeral and can have no children")
+    return InputError(f"{path}: {refusal}")
+
+
+class Writer:
+    """Carries out writes."""
+
+    def __init__(self, client: ZooKeeperClient, indexes: IndexNodes, entropy: Entropy) -> None:
+        self._client = client
+        self._indexes = indexes
+        self._entropy = entropy
+        self.acl = OPEN_ACL
+
+    async def write(self, operation: Operation, *, create_first: bool = False) -> Stat | None:
+        """Carry out a checked operation.
+
+        Raises:
+            AnabranchError: as `MetadataStore.put` and `delete` say.
+        """
+        try:
+            if isinstance(operation, Delete):
+                await self._delete(operation)
+                return None
+            return await self._put(operation, create_first)
+        except Refusal as refusal:
+            raise meaning(refusal, operation.path) from None
+
+    # --- conditions ---------------------------------------------------------------------------
+
+    async def _stat(self, path: str) -> ZStat | None:
+        try:
+            return await self._client.exists(path)
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                return None
+            raise
+
+    async def _stat_if(self, path: str, version: Version) -> tuple[ZStat | None, bool]:
+        """The stat, and whether the node is in that life and version."""
+        if version.epoch != EPOCH or not 0 <= version.native < _NATIVE_END:
+            return await self._stat(path), False
+        for fresh in (False, True):
+            if fresh:
+                await self._client.sync()  # this server may lag behind what the caller has seen
+            stat = await self._stat(path)
+            if stat and (stat.czxid, stat.version) == (version.life, version.native):
+                return stat, True
+        return stat, False
+
+    async def _check_guard(self, guard: Guard | None) -> int | None:
+        """Refuse a guard that does not hold; the session that a write under it is bound to."""
+        if guard is None:
+            return None
+        session = self._client.link.session.number
+        stat, holds = await self._stat_if(guard.path, guard.version)
+        if stat is None:
+            raise Fenced(f"the guard {guard.path} is gone: this writer was replaced")
+        if not holds:
+            raise _fenced(guard)
+        return session if stat.owner == session else None
+
+    async def _send(
+        self,
+        request: Request[T],
+        guard: Guard | None,
+        session: int | None,
+        beside: tuple[Request[object], ...] = (),
+    ) -> T:
+        """Send a write with its guard, and with what has to happen in the same moment."""
+        if guard is None and not beside:
+            return await self._client.send(request, session=session)
+        checks = () if guard is None else (_check(self._client, guard),)
+        parts = await self._client.multi([*checks, request, *beside], session=session)
+        for place, part in enumerate(parts):
+            if isinstance(part, Refusal) and part.code not in _ROLLED_BACK:
+                if guard is not None and place == 0:
+                    raise _fenced(guard)
+                if place > len(checks):
+                    raise _BesideRefused
+                raise part
+        return _result(parts[len(checks)])
+
+    # --- put ----------------------------------------------------------------------------------
+
+    async def _put(self, put: Put, create_first: bool) -> Stat:
+        session = await self._check_guard(put.guard)
+        if put.ephemeral:
+            session = self._client.link.session.number
+        if put.sequential:
+            return await self._put_next(put, session)
+        if isinstance(put.expected, Version):
+            return await self._put_over(put, put.expected, session)
+        if put.path == ROOT and put.expected is ABSENT:
+            raise BadVersion(ROOT, "the root is always there")
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            if put.expected is ANY and not create_first:
+                found = await self._set(put, session)
+                if found is not None:
+                    return found
+            create_first = False
+            if put.path != ROOT:
+                found = await self._create(put, session)
+                if found is not None:
+                    return found
+                if put.expected is ABSENT:
+                    raise BadVersion(put.path, "it exists already")
+        raise ConflictError(f"others make and remove {put.path} all the time: nothing was written")
+
+    async def _put_over(self, put: Put, version: Version, session: int | None) -> Stat:
+        _, holds = await self._stat_if(put.path, version)
+        found = await self._set(put, session, version) if holds else None
+        if found is None:
+            raise BadVersion(put.path)
+        if found.version.life != version.life:
+            raise OutcomeUnknown(
+                f"{put.path} was removed and made anew while it was written: read it"
+            )
+        return found
+
+    async def _set(
+        self, put: Put, session: int | None, version: Version | None = None
+    ) -> Stat | None:
+        native = -1 if version is None else version.native
+        request = self._client.op_set(put.path, put.value, native)
+        while True:
+            beside = await self._indexes.beside(put.path, put.indexes)
+            try:
+                stat = await self._send(request, put.guard, session, beside)
+            except _BesideRefused:
+                continue
+            except Refusal as refusal:
+                if refusal.code in (Code.NO_NODE, Code.BAD_VERSION):
+                    return None
+                raise
+            return self._seen(put.path, stat)
+
+    async def _create(self, put: Put, session: int | None) -> Stat | None:
+        """Make the node and what is missing above it; None if it is there."""
+        flag = Flag.EPHEMERAL if put.ephemeral else Flag.PERSISTENT
+        request = self._client.op_create(put.path, put.value, flag, self.acl)
+        made_parents = False
+        while True:
+            beside = await self._indexes.beside(put.path, put.indexes)
+            try:
+                _, stat = await self._send(request, put.guard, session, beside)
+            except _BesideRefused:
+                continue
+            except Refusal as refusal:
+                if refusal.code == Code.NODE_EXISTS:
+                    return None
+                if refusal.code != Code.NO_NODE or made_parents:
+                    raise
+                await self.make_parents(put.path, put.guard, session)
+                made_parents = True
+                continue
+            return self._seen(put.path, stat)
+
+    async def _put_next(self, put: Put, session: int | None) -> Stat:
+        flag = Flag.EPHEMERAL_SEQUENTIAL if put.ephemeral else Flag.SEQUENTIAL
+        request = self._client.op_create(put.path, put.value, flag, self.acl)
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            try:
+                made, stat = await self._send(request, put.guard, session)
+            except Refusal as refusal:
+                if refusal.code == Code.NO_NODE:
+                    await self.make_parents(put.path, put.guard, session)
+                elif refusal.code == Code.NODE_EXISTS:
+                    await self._pass_over(parent_of(put.path), put.guard)
+                else:
+                    raise
+                continue
+            path = self._client.local(made)
+            assert path is not None
+            if put.indexes:
+                # Its path was not known before: the keys follow, by a write of the same value.
+                version = Version(EPOCH, stat.version, stat.czxid)
+                again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
+                return await self._put_over(again, version, session)
+            return self._seen(path, stat)
+        raise ConflictError(
+            f"others change {parent_of(put.path)} all the time: nothing was written"
+        )
+
+    async def _pass_over(self, parent: str, guard: Guard | None) -> None:
+        """Let the next sequential child get the number after next: the next name is taken."""
+        name = join(parent, f"{HIDDEN_PREFIX}passed-{self._entropy.token_hex(8)}")
+        await self._send(
+            self._client.op_create(name, b""), guard, None, (self._client.op_delete(name),)
+        )
+
+    async def make_parents(self, path: str, guard: Guard | None, session: int | None) -> None:
+        """Make what is missing above a path: each by its own request, so that each has a revision.
+
+        Raises:
+            InputError: if one of them is ephemeral.
+        """
+        above = list(ancestors_of(path))
+        made = await asyncio.gather(
+            *(
+                self._send(self._client.op_create(parent, b"", acl=self.acl), guard, session)
+                for parent in above
+            ),
+            return_exceptions=True,
+        )
+        for parent, outcome in zip(above, made, strict=True):
+            if isinstance(outcome, Refusal):
+                if outcome.code != Code.NODE_EXISTS:
+                    raise meaning(outcome, parent)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    def _seen(self, path: str, stat: ZStat) -> Stat:
+        return stat_of(path, stat, self._client.link.session.number)
+
+    # --- delete -------------------------------------------------------------------------------
+
+    async def _delete(self, delete: Delete) -> None:
+        path = delete.path
+        if path == ROOT:
+            raise InvalidPath("the root '/' cannot be deleted")
+        session = await self._check_guard(delete.guard)
+        native = -1
+        if delete.expected is not ANY:
+            expected = delete.expected
+            if isinstance(expected, Version):
+                stat, holds = await self._stat_if(path, expected)
+                native = expected.native
+            else:
+                stat, holds = await self._stat(path), False
+            if stat is None:
+                raise _nothing_at(path)
+            if not holds:
+                raise BadVersion(path)
+        try:
+            await self._send(self._client.op_delete(path, native), delete.guard, session)
+        except Refusal as refusal:
+            if refusal.code == Code.NO_NODE:
+                raise _nothing_at(path) from None
+            if refusal.code == Code.BAD_VERSION:
+                raise BadVersion(path) from None
+            if refusal.code == Code.NOT_EMPTY:
+                raise NotEmpty(f"{path} has children: delete them first") from None
+            raise
+
+
+class _BesideRefused(Exception):
+    """What had to happen in the same moment cannot: look again and try again."""
+
+
+def _nothing_at(path: str) -> NotFound:
+    return NotFound(f"nothing at {path}")
+
+
+def _fenced(guard: Guard) -> Fenced:
+    return Fenced(f"the guard {guard.path} is not in its state any more: this writer was replaced")
+
+
+def _check(client: ZooKeeperClient, guard: Guard) -> Request[None]:
+    return client.op_check(guard.path, guard.version.native)
+
+
+def _result(part: Part) -> T:  # type: ignore[type-var]
+    return part  # type: ignore[return-value]

@@ -1,0 +1,46 @@
+"""Ends a ZooKeeper session from outside, as if its client had been gone for its timeout."""
+
+import asyncio
+from typing import Final
+
+from anabranch.metadata.zookeeper import requests
+from anabranch.metadata.zookeeper.connection import Call, ServerConnection
+from anabranch.metadata.zookeeper.replies import Change
+from anabranch.metadata.zookeeper.store import ZooKeeperStore
+from anabranch.runtime.real import RealNetwork
+
+_ANSWER_S_MAX: Final = 10
+
+
+class _Nobody:
+    """Listens to a connection that is used once."""
+
+    def changed(self, changes: list[Change]) -> None:
+        """See `Listener`."""
+
+    def answered(self, zxid: int) -> None:
+        """See `Listener`."""
+
+    def rearmed(self, zxid: int) -> None:
+        """See `Listener`."""
+
+    def pinged(self) -> None:
+        """See `Listener`."""
+
+    def writable_again(self) -> None:
+        """See `Listener`."""
+
+
+async def end_session(victim: ZooKeeperStore) -> None:
+    """Take the session over by its password and close it; its own client is not told."""
+    session = victim.client.link.session
+    server = victim.client.servers[0]
+    connection = ServerConnection(_Nobody())
+    await RealNetwork().connect(server.host, server.port, lambda: connection)
+    async with asyncio.timeout(_ANSWER_S_MAX):
+        connection.greet(requests.hello(0, 30_000, session.number, session.password))
+        await connection.welcome
+        farewell = Call(requests.close(), 0.0, None)
+        connection.send([farewell])
+        await farewell.answer
+    connection.abort()
