@@ -191,9 +191,8 @@ class ServerConnection:
             reader.end()
             error = 0
         self._sent.popleft()
-        if zxid > 0:
-            call.zxid = zxid
-            self._listener.answered(zxid)
+        call.zxid = zxid
+        self._listener.answered(zxid)
         if call.answer.done():
             return
         if error:

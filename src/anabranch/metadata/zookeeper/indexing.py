@@ -70,10 +70,9 @@ class IndexNodes:
             return (self._client.op_create(side, value),)
         return (self._client.op_set(side, value),)
 
-    async def make_root(self) -> None:
-        """Make the place of the side nodes."""
-        if not self._rooted:
-            await self._make_root()
+    def look_again(self) -> None:
+        """Somebody else makes or removes side nodes."""
+        self._rooted = False
 
     async def _make_root(self) -> None:
         try:

@@ -58,7 +58,7 @@ class Link:
         self._tasks = Tasks(self._task_failed)
         self._queue: deque[Call] = deque()
         self._connection: ServerConnection | None = None
-        self._zxid_at_loss = 0
+        self._told_to = 0
         self._flush_scheduled = False
         self._closing = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -164,10 +164,14 @@ class Link:
 
     def changed(self, changes: list[Change]) -> None:
         """See `Listener.changed`."""
+        self.session.zxid_seen = max(self.session.zxid_seen, changes[-1].zxid)
         self._on_changes(changes)
 
     def answered(self, zxid: int) -> None:
         """See `Listener.answered`."""
+        # An answer comes behind all that watches have to tell up to its point of history; a change
+        # may be one of several of its moment, of which the others are still to come.
+        self._told_to = max(self._told_to, zxid)
         self.session.zxid_seen = max(self.session.zxid_seen, zxid)
         if self._queue:
             self._schedule_flush()
@@ -175,7 +179,7 @@ class Link:
     def rearmed(self, zxid: int) -> None:
         """See `Listener.rearmed`."""
         # Watches tell nothing of what happened between two connections.
-        if zxid != self._zxid_at_loss:
+        if zxid != self._told_to:
             self._on_gap(zxid)
         self.answered(zxid)
 
@@ -268,7 +272,6 @@ class Link:
         if self._connection is not connection:
             return
         self._connection = None
-        self._zxid_at_loss = self.session.zxid_seen
         self._last_error = "the connection was lost"
         self.session.disconnected()
         again: list[Call] = []

@@ -95,6 +95,9 @@ class ZooKeeperStore:
         try:
             await store.client.make_chroot()
             store._history = EventHistory(revision_of(await store.client.watch(ROOT)))
+        except Refusal as refusal:
+            await store.client.close()
+            raise meaning(refusal, store.client.chroot) from None
         except BaseException:
             await store.client.close()
             raise

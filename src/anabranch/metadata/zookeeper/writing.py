@@ -48,6 +48,8 @@ def meaning(refusal: Refusal, path: str) -> AnabranchError:
     if refusal.code == Code.NO_CHILDREN_FOR_EPHEMERALS:
         parent = parent_of(path)
         return InputError(f"{path}: {parent} is ephemeral and can have no children")
+    if refusal.code == Code.BAD_ARGUMENTS:
+        return InvalidPath(f"ZooKeeper takes no path with characters above U+FFFF: {path[:80]!r}")
     return InputError(f"{path}: {refusal}")
 
 
@@ -124,7 +126,8 @@ class Writer:
             if isinstance(part, Refusal) and part.code not in _ROLLED_BACK:
                 if guard is not None and place == 0:
                     raise _fenced(guard)
-                if place > len(checks):
+                if place > len(checks) and part.code in (Code.NO_NODE, Code.NODE_EXISTS):
+                    self._indexes.look_again()
                     raise _BesideRefused
                 raise part
         return _result(parts[len(checks)])
@@ -132,6 +135,7 @@ class Writer:
     # --- put ----------------------------------------------------------------------------------
 
     async def _put(self, put: Put, create_first: bool) -> Stat:
+        self._check_size(put)
         session = await self._check_guard(put.guard)
         if put.ephemeral:
             session = self._client.link.session.number
@@ -154,6 +158,18 @@ class Writer:
                 if put.expected is ABSENT:
                     raise BadVersion(put.path, "it exists already")
         raise ConflictError(f"others make and remove {put.path} all the time: nothing was written")
+
+    def _check_size(self, put: Put) -> None:
+        # The path is there twice with its index keys; 3 KiB are room for what has a fixed size.
+        texts = [put.path, put.path, *(key.index + key.key for key in put.indexes)]
+        if put.guard is not None:
+            texts.append(put.guard.path)
+        size_bytes = len(put.value) + 3 * sum(map(len, texts)) + 3 * limits.KIB
+        if size_bytes > self._client.request_bytes_max:
+            raise InputError(
+                f"the value for {put.path} has {len(put.value)} bytes, ZooKeeper takes requests of "
+                f"{self._client.request_bytes_max} bytes: raise jute.maxbuffer there and in the URL"
+            )
 
     async def _put_over(self, put: Put, version: Version, session: int | None) -> Stat:
         _, holds = await self._stat_if(put.path, version)
