@@ -3,7 +3,7 @@
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from anabranch import limits
@@ -140,23 +140,22 @@ class ServerConnection:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _frames(self) -> list[bytes]:
-        found: list[bytes] = []
+    def _frames(self) -> Iterator[bytes]:
         at, end = 0, len(self._buffer)
-        while end - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer, at)
-            if not 0 <= length <= limits.ZOOKEEPER_REPLY_BYTES_MAX:
-                raise FrameTooLarge(
-                    f"ZooKeeper announces a reply of {length} bytes, "
-                    f"at most {limits.ZOOKEEPER_REPLY_BYTES_MAX} are read"
-                )
-            if end - at - _LENGTH.size < length:
-                break
-            at += _LENGTH.size
-            found.append(bytes(self._buffer[at : at + length]))
-            at += length
-        del self._buffer[:at]
-        return found
+        try:
+            while end - at >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(self._buffer, at)
+                if not 0 <= length <= limits.ZOOKEEPER_REPLY_BYTES_MAX:
+                    raise FrameTooLarge(
+                        f"ZooKeeper announces a reply of {length} bytes, "
+                        f"at most {limits.ZOOKEEPER_REPLY_BYTES_MAX} are read"
+                    )
+                if end - at - _LENGTH.size < length:
+                    break
+                start, at = at + _LENGTH.size, at + _LENGTH.size + length
+                yield bytes(self._buffer[start:at])
+        finally:
+            del self._buffer[:at]
 
     def _take(self, frame: bytes, changes: list[Change]) -> None:
         if not self.welcome.done():
