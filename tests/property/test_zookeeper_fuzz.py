@@ -29,7 +29,6 @@ READERS = [
     replies.read_created,
     replies.read_data,
     replies.read_children,
-    replies.read_names,
     replies.read_acls,
     replies.read_parts,
 ]

@@ -121,13 +121,13 @@ class ZooKeeperClient:
         """See `requests.check`."""
         return requests.check(self.full(path), version)
 
-    def op_get(self, path: str) -> Request[tuple[bytes, ZStat]]:
-        """See `requests.get_data`."""
-        return requests.get_data(self.full(path))
+    def read_value(self, path: str) -> bytes:
+        """A part of `multi_read` that asks for value and stat."""
+        return requests.read_part(self.full(path))
 
-    def op_children(self, path: str) -> Request[list[str]]:
-        """See `requests.get_children`."""
-        return requests.get_children(self.full(path))
+    def read_names(self, path: str) -> bytes:
+        """A part of `multi_read` that asks for the names of children."""
+        return requests.read_part(self.full(path), children=True)
 
     async def send(self, request: Request[T], *, session: int | None = None) -> T:
         """Send one operation; see `Link.call`.
@@ -167,7 +167,7 @@ class ZooKeeperClient:
 
     async def get_data(self, path: str) -> tuple[bytes, ZStat]:
         """Value and stat."""
-        return await self.send(self.op_get(path))
+        return await self.send(requests.get_data(self.full(path)))
 
     async def exists(self, path: str) -> ZStat:
         """The stat; a `Refusal` if there is no node."""
@@ -193,9 +193,9 @@ class ZooKeeperClient:
         """All or nothing; on a refusal each part says whether it was the one."""
         return await self.send(requests.multi(operations), session=session)
 
-    async def multi_read(self, operations: Sequence[Request[Any]]) -> list[Part]:
-        """Several reads of `op_get` and `op_children`."""
-        return await self.send(requests.multi_read(operations))
+    async def multi_read(self, parts: Sequence[bytes]) -> list[Part]:
+        """Several reads of `read_value` and `read_names`."""
+        return await self.send(requests.multi_read(parts))
 
     async def sync(self) -> None:
         """Let this server catch up with its leader."""

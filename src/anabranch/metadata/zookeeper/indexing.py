@@ -102,7 +102,7 @@ class IndexNodes:
             raise
         for start in range(0, len(names), limits.METADATA_PAGE_NODES_MAX):
             page = names[start : start + limits.METADATA_PAGE_NODES_MAX]
-            reads = [self._client.op_get(f"{INDEX_ROOT}/{name}") for name in page]
+            reads = [self._client.read_value(f"{INDEX_ROOT}/{name}") for name in page]
             for name, part in zip(page, await self._client.multi_read(reads), strict=True):
                 if not isinstance(part, Refusal):
                     path = unquote(name)
@@ -115,7 +115,7 @@ class IndexNodes:
 
         None for a node that was written again since.
         """
-        reads = [self._client.op_get(side_path(path)) for path, _ in written]
+        reads = [self._client.read_value(side_path(path)) for path, _ in written]
         found: list[tuple[IndexKey, ...] | None] = []
         for (path, mzxid), part in zip(written, await self._client.multi_read(reads), strict=True):
             if isinstance(part, Refusal):

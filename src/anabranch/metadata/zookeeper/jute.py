@@ -120,7 +120,19 @@ class Reader:
 
     def texts(self) -> list[str]:
         """Several texts behind their number."""
-        return [self.text() for _ in range(self.count())]
+        found: list[str] = []
+        number, data, at = self.count(), self.data, self.at
+        try:
+            for _ in range(number):
+                (length,) = _INT.unpack_from(data, at)
+                start, at = at + 4, at + 4 + length
+                if length < 0 or at > len(data):
+                    raise ProtocolError(f"a reply claims a text of {length} bytes")
+                found.append(data[start:at].decode())
+        except (struct.error, UnicodeDecodeError):
+            raise ProtocolError("a reply has a list of texts that is none") from None
+        self.at = at
+        return found
 
     def end(self) -> None:
         """Refuse bytes behind what was expected."""

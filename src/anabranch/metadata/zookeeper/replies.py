@@ -14,7 +14,15 @@ _EVENT: Final = struct.Struct(">ii")
 CONTAINER_OWNER: Final = -(2**63)
 TTL_OWNER_MASK: Final = 0xFF << 56
 """The owner of a node that lives for some time has all of these bits."""
-_SMALLEST_PART: Final = _PART.size
+_INT: Final = struct.Struct(">i")
+# Kinds of parts: operation codes.
+_REFUSED: Final = -1
+_CREATE: Final = 1
+_GET_DATA: Final = 4
+_SET_DATA: Final = 5
+_GET_CHILDREN: Final = 8
+_ANSWER_NOTHING: Final = (2, 13)
+_CREATES_WITH_STAT: Final = (15, 19, 21)
 
 
 class Code(IntEnum):
@@ -171,11 +179,6 @@ def read_children(reader: Reader) -> tuple[list[str], ZStat]:
     return reader.texts(), read_stat(reader)
 
 
-def read_names(reader: Reader) -> list[str]:
-    """Of getChildren."""
-    return reader.texts()
-
-
 def read_acls(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
     """Of getACL."""
     acls = tuple(
@@ -192,26 +195,46 @@ Part = None | str | tuple[str, ZStat] | ZStat | tuple[bytes, ZStat] | list[str] 
 def read_parts(reader: Reader) -> list[Part]:
     """Of multi and multiRead: one answer per operation, or why it was refused."""
     found: list[Part] = []
-    while True:
-        kind, done, _ = reader.numbers(_PART)
-        if done:
-            return found
-        if kind == 4:
-            found.append((reader.buffer(), ZStat._make(reader.numbers(_STAT))))
-        elif kind == 8:
-            found.append(reader.texts())
-        elif kind == -1:
-            found.append(Refusal(reader.integer()))
-        elif kind == 1:
-            found.append(reader.text())
-        elif kind in (15, 19, 21):
-            found.append(read_created(reader))
-        elif kind == 5:
-            found.append(read_stat(reader))
-        elif kind in (2, 13):
-            found.append(None)
-        else:
-            raise ProtocolError(f"an answer to an operation of unknown kind {kind}")
+    data, at = reader.data, reader.at
+    try:
+        while True:
+            kind, done, _ = _PART.unpack_from(data, at)
+            at += _PART.size
+            if done:
+                reader.at = at
+                return found
+            if kind == _GET_DATA:
+                # By hand, since whole trees are read this way.
+                (length,) = _INT.unpack_from(data, at)
+                start = at + _INT.size
+                at = start if length == -1 else start + length
+                if at < start:
+                    raise ProtocolError(f"a reply has a value of {length} bytes")
+                value = data[start:at]
+                found.append((value, ZStat._make(_STAT.unpack_from(data, at))))
+                at += _STAT.size
+            else:
+                reader.at = at
+                found.append(_read_part(kind, reader))
+                at = reader.at
+    except struct.error:
+        raise ProtocolError(f"a reply ends at byte {len(data)}, within numbers") from None
+
+
+def _read_part(kind: int, reader: Reader) -> Part:
+    if kind == _GET_CHILDREN:
+        return reader.texts()
+    if kind == _REFUSED:
+        return Refusal(reader.integer())
+    if kind == _CREATE:
+        return reader.text()
+    if kind in _CREATES_WITH_STAT:
+        return read_created(reader)
+    if kind == _SET_DATA:
+        return read_stat(reader)
+    if kind in _ANSWER_NOTHING:
+        return None
+    raise ProtocolError(f"an answer to an operation of unknown kind {kind}")
 
 
 def data_of(part: Part) -> tuple[bytes, ZStat]:
@@ -223,14 +246,3 @@ def data_of(part: Part) -> tuple[bytes, ZStat]:
     if isinstance(part, tuple) and isinstance(part[0], bytes):
         return part[0], part[1]
     raise ProtocolError("a value was asked for, the answer is something else")
-
-
-def names_of(part: Part) -> list[str]:
-    """A part that answers a getChildren.
-
-    Raises:
-        ProtocolError: if it answers something else.
-    """
-    if isinstance(part, list):
-        return part
-    raise ProtocolError("names were asked for, the answer is something else")

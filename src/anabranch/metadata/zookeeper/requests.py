@@ -12,6 +12,7 @@ from anabranch.metadata.zookeeper.replies import Acl, Part, ZStat
 T_co = TypeVar("T_co", covariant=True)
 _PART: Final = struct.Struct(">ibi")
 _HELLO: Final = struct.Struct(">iqiq")
+_READ_PART: Final = struct.Struct(">ibii")
 _PARTS_END: Final = _PART.pack(-1, 1, -1)
 ANY_VERSION: Final = -1
 WATCH_XID: Final = -1
@@ -156,11 +157,6 @@ def get_data(path: str) -> Request[tuple[bytes, ZStat]]:
     return Request(Op.GET_DATA, jute.text(path) + b"\x00", replies.read_data)
 
 
-def get_children(path: str) -> Request[list[str]]:
-    """Names below a node; the only way to ask for them within a multiRead."""
-    return Request(Op.GET_CHILDREN, jute.text(path) + b"\x00", replies.read_names)
-
-
 def get_children2(path: str) -> Request[tuple[list[str], ZStat]]:
     """Names below a node, and its stat."""
     return Request(Op.GET_CHILDREN2, jute.text(path) + b"\x00", replies.read_children)
@@ -219,6 +215,16 @@ def multi(operations: Sequence[Request[object]]) -> Request[list[Part]]:
     return Request(Op.MULTI, _parts(operations), replies.read_parts, True)
 
 
-def multi_read(operations: Sequence[Request[object]]) -> Request[list[Part]]:
-    """Several getData and getChildren with one request; each has its own answer."""
-    return Request(Op.MULTI_READ, _parts(operations), replies.read_parts)
+def read_part(path: str, *, children: bool = False) -> bytes:
+    """A getData, or a getChildren, as a part of a multiRead."""
+    name = path.encode()
+    return (
+        _READ_PART.pack(Op.GET_CHILDREN if children else Op.GET_DATA, 0, -1, len(name))
+        + name
+        + b"\x00"
+    )
+
+
+def multi_read(parts: Sequence[bytes]) -> Request[list[Part]]:
+    """Several reads made by `read_part` with one request; each has its own answer."""
+    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, replies.read_parts)

@@ -185,8 +185,9 @@ class ZooKeeperStore:
         return self._scan(check_path(prefix))
 
     async def _scan(self, prefix: str) -> AsyncIterator[Node]:
-        async for path, value, stat, _ in Walk(self.client).nodes(prefix):
-            yield self._node(path, value, stat)
+        async for page in Walk(self.client).pages(prefix):
+            for path, value, stat, _ in page:
+                yield self._node(path, value, stat)
 
     def scan_index(
         self, index: str, first: str = "", last: str | None = None
@@ -227,15 +228,11 @@ class ZooKeeperStore:
 
     async def _export(self, prefix: str) -> AsyncIterator[Record]:
         indexed = await self._indexes.any()
-        page: list[Found] = []
-        async for found in Walk(self.client).nodes(prefix):
-            page.append(found)
-            if len(page) >= limits.METADATA_PAGE_NODES_MAX:
-                for record in await self._records(page, indexed):
+        async for page in Walk(self.client).pages(prefix):
+            for start in range(0, len(page), limits.METADATA_PAGE_NODES_MAX):
+                part = page[start : start + limits.METADATA_PAGE_NODES_MAX]
+                for record in await self._records(part, indexed):
                     yield record
-                page = []
-        for record in await self._records(page, indexed):
-            yield record
 
     async def _records(self, page: list[Found], indexed: bool) -> list[Record]:
         keys: Sequence[tuple[IndexKey, ...] | None] = [()] * len(page)
@@ -249,7 +246,7 @@ class ZooKeeperStore:
                 found.stat.ctime,
                 found.stat.mtime,
                 found.stat.creates,
-                found.stat.owner if found.stat.ephemeral else None,
+                found.stat.owner if found.stat.owner and found.stat.ephemeral else None,
                 own or (),
             )
             for found, own in zip(page, keys, strict=True)

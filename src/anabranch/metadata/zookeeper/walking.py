@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from anabranch import limits
-from anabranch.metadata.paths import ROOT, join
+from anabranch.errors import ProtocolError
+from anabranch.metadata.paths import ROOT
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.naming import shown
-from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat, data_of, names_of
-from anabranch.metadata.zookeeper.requests import Request
+from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat, data_of
 
 _NODE_BYTES: Final = 100
 """What a node takes in an answer besides its value."""
@@ -40,16 +40,17 @@ class Walk:
         self._ahead: list[Found | str] = []
         """What comes next, last first; names are nodes not read yet."""
 
-    async def nodes(self, prefix: str) -> AsyncIterator[Found]:
-        """Every node at or below a path that is there when its turn comes."""
-        self._ahead = [prefix]
-        while self._ahead:
-            item = self._ahead[-1]
-            if isinstance(item, Found) and item.complete:
-                yield item
-                self._ahead.pop()
-            else:
-                await self._read_ahead()
+    async def pages(self, prefix: str) -> AsyncIterator[list[Found]]:
+        """Every node at or below a path that is there when its turn comes, some at a time."""
+        self._ahead = ahead = list[Found | str]([prefix])
+        while ahead:
+            await self._read_ahead()
+            page: list[Found] = []
+            while ahead and not isinstance(item := ahead[-1], str) and item.complete:
+                page.append(item)
+                ahead.pop()
+            if page:
+                yield page
 
     async def _read_ahead(self) -> None:
         taken: list[Found | str] = []
@@ -63,47 +64,49 @@ class Walk:
         parts = iter(await self._read(unread))
         fresh: list[Found | str] = []
         for item in taken:
-            if isinstance(item, Found) and item.complete:
-                fresh.append(item)
+            if not isinstance(item, str):
+                if item.complete:
+                    fresh.append(item)
+                else:
+                    self._take_names(item, next(parts), fresh)
+                continue
+            part = next(parts)
+            if isinstance(part, tuple):
+                value, stat = data_of(part)
+                fresh.append(Found(item, value, stat, stat.num_children == 0))
             else:
-                self._take(item, next(parts), fresh)
-        self._ahead += reversed(fresh)
+                _check_gone(part)
+        fresh.reverse()
+        self._ahead += fresh
 
-    def _take(self, item: Found | str, part: Part, fresh: list[Found | str]) -> None:
-        if isinstance(part, Refusal):
-            if part.code != Code.NO_NODE:
-                raise part
-            # Gone since its name was read, or, if it was read itself, since then.
-            if isinstance(item, Found):
-                fresh.append(item._replace(complete=True))
-        elif isinstance(item, str):
-            value, stat = data_of(part)
-            fresh.append(Found(item, value, stat, stat.num_children == 0))
+    def _take_names(self, item: Found, part: Part, fresh: list[Found | str]) -> None:
+        fresh.append(item._replace(complete=True))
+        if isinstance(part, list):
+            below = item.path if item.path != ROOT else ""
+            names = shown(item.path, part, at_top=self._at_top)
+            fresh += [f"{below}/{name}" for name in names]
         else:
-            fresh.append(item._replace(complete=True))
-            names = shown(item.path, names_of(part), at_top=self._at_top)
-            fresh += [join(item.path, name) for name in names]
+            _check_gone(part)
 
     async def _read(self, unread: list[Found | str]) -> list[Part]:
-        pages: list[list[Request[object]]] = [[]]
-        size_bytes = 0
+        pages: list[list[bytes]] = [[]]
+        page, size_bytes = pages[0], 0
         for item in unread:
             if isinstance(item, str):
-                operation: Request[object] = self._client.op_get(item)
+                part = self._client.read_value(item)
             else:
-                operation = self._client.op_children(item.path)
-            size_bytes += len(operation.body) + 16
-            if (
-                len(pages[-1]) >= self._page_nodes
-                or size_bytes > self._client.request_bytes_max // 2
-            ):
-                pages.append([])
-                size_bytes = len(operation.body) + 16
-            pages[-1].append(operation)
-        answers = await asyncio.gather(*(self._client.multi_read(page) for page in pages))
-        for page in answers:
-            self._adapt(page)
-        return [part for page in answers for part in page]
+                part = self._client.read_names(item.path)
+            size_bytes += len(part)
+            if len(page) >= self._page_nodes or size_bytes > self._client.request_bytes_max // 2:
+                page, size_bytes = [], len(part)
+                pages.append(page)
+            page.append(part)
+        answers = await asyncio.gather(*map(self._client.multi_read, pages))
+        for asked, answer in zip(pages, answers, strict=True):
+            if len(answer) != len(asked):
+                raise ProtocolError(f"{len(asked)} reads have {len(answer)} answers")
+            self._adapt(answer)
+        return [part for answer in answers for part in answer]
 
     def _adapt(self, page: list[Part]) -> None:
         size_bytes = 0
@@ -114,3 +117,16 @@ class Walk:
             self._page_nodes = max(1, self._page_nodes // 2)
         elif 2 * size_bytes < limits.ZOOKEEPER_PAGE_BYTES_USUAL:
             self._page_nodes = min(2 * self._page_nodes, limits.ZOOKEEPER_PAGE_NODES_MAX)
+
+
+def _check_gone(part: Part) -> None:
+    """A node that is not there any more when its turn comes is passed over.
+
+    Raises:
+        Refusal: if it is another one.
+        ProtocolError: if it is none.
+    """
+    if not isinstance(part, Refusal):
+        raise ProtocolError("a read of a tree was answered with something else")
+    if part.code != Code.NO_NODE:
+        raise part
