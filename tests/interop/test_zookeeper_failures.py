@@ -20,7 +20,7 @@ from anabranch.metadata.store import ABSENT, EventKind, Guard, SessionEvent
 from anabranch.metadata.zookeeper.replies import Acl
 from anabranch.metadata.zookeeper.requests import Flag
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
-from anabranch.runtime.network import Connection, ConnectionHandler
+from anabranch.runtime.network import Connection, ConnectionHandler, Tls
 from anabranch.runtime.real import RealNetwork, real_runtime
 from anabranch.testing.contracts.metadata_sessions import gone
 from anabranch.testing.servers import ZooKeeper, free_port, zookeeper
@@ -59,7 +59,12 @@ class CutNetwork:
         self.connections: list[Deafened] = []
 
     async def connect(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: Tls | None = None,
     ) -> ConnectionHandler:
         if self.forbidden:
             raise OSError("cut")
@@ -68,7 +73,7 @@ class CutNetwork:
             self.connections.append(Deafened(self, handler_factory()))
             return self.connections[-1]
 
-        return await RealNetwork().connect(host, port, deafened)
+        return await RealNetwork().connect(host, port, deafened, tls=tls)
 
     def cut(self) -> None:
         for connection in self.connections:
@@ -262,7 +267,7 @@ async def test_guarded_write_of_a_session_that_was_replaced_is_not_carried_out(
 async def test_nobody_there_is_said_with_the_address() -> None:
     port = free_port()
     with pytest.raises(Unreachable, match=str(port)):
-        await open_store(f"zk:127.0.0.1:{port}", real_runtime())
+        await open_store(f"zk:127.0.0.1:{port}", real_runtime(), session_timeout_s=2)
 
 
 async def test_locked_nodes_need_the_password(url: str, ensemble: ZooKeeper) -> None:

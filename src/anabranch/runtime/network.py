@@ -5,6 +5,7 @@ through unwrapped and pays nothing for the door.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as Interface
 
@@ -92,6 +93,17 @@ class Listener(Interface):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to speak TLS to a server."""
+
+    ca_file: str | None = None
+    """Who may have signed the server's certificate; None for those the machine trusts."""
+    certificate_file: str | None = None
+    key_file: str | None = None
+    """Who we are, if the server wants to know."""
+
+
 class Network(Interface):
     """Listening and connecting."""
 
@@ -106,11 +118,18 @@ class Network(Interface):
         ...
 
     async def connect(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: Tls | None = None,
     ) -> ConnectionHandler:
         """Open a connection and return its handler, after `connection_made`.
 
         Raises:
             OSError: if the peer refuses or cannot be reached.
+            ConfigError: if the files of `tls` cannot be used, or the server's certificate is not
+                trusted.
         """
         ...

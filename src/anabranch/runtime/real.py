@@ -4,12 +4,14 @@ import asyncio
 import random
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import cast
 
+from anabranch.errors import ConfigError
 from anabranch.runtime import Runtime
-from anabranch.runtime.network import ConnectionHandler
+from anabranch.runtime.network import ConnectionHandler, Tls
 from anabranch.runtime.real_disk import RealDisk
 
 
@@ -69,12 +71,38 @@ class RealNetwork:
         return RealListener(await loop.create_server(factory, host, port, backlog=1024))
 
     async def connect(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: Tls | None = None,
     ) -> ConnectionHandler:
         """See `Network.connect`."""
         factory = cast("Callable[[], asyncio.Protocol]", handler_factory)
-        _, handler = await asyncio.get_running_loop().create_connection(factory, host, port)
+        context = None if tls is None else _tls_context(tls)
+        try:
+            _, handler = await asyncio.get_running_loop().create_connection(
+                factory, host, port, ssl=context
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(
+                f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
+            ) from None
         return handler
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(
+            name for name in (tls.ca_file, tls.certificate_file, tls.key_file) if name
+        )
+        raise ConfigError(f"TLS cannot be set up with {files}: {error}") from None
+    return context
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -11,6 +11,7 @@ from anabranch.metadata.zookeeper.indexing import decode_keys, encode_keys, side
 from anabranch.metadata.zookeeper.naming import events_of, revision_of, shown, stat_of
 from anabranch.metadata.zookeeper.replies import CONTAINER_OWNER, Change, ZStat
 from anabranch.metadata.zookeeper.requests import WatchKind
+from anabranch.runtime.network import Tls
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,13 @@ def test_url_may_say_how_much_the_servers_take() -> None:
     assert parse_ensemble("zk:a/x?jute.maxbuffer=4194304").request_bytes_max == 4 << 20
 
 
+def test_url_may_ask_for_tls() -> None:
+    assert parse_ensemble("zk:a").tls is None
+    assert parse_ensemble("zk:a?tls.ca=").tls == Tls()
+    url = "zk:a/x?tls.ca=/c.pem&tls.certificate=me.pem&tls.key=k.pem"
+    assert parse_ensemble(url).tls == Tls("/c.pem", "me.pem", "k.pem")
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -50,6 +58,8 @@ def test_url_may_say_how_much_the_servers_take() -> None:
         "zk:a//x",
         "zk:a/x/",
         "zk:a?x=1",
+        "zk:a?tls.key=k",
+        "zk:a?tls.ca=c&tls.key=",
         "zk:a?jute.maxbuffer=",
         "zk:a?jute.maxbuffer=1",
         "zk:a?jute.maxbuffer=-5",

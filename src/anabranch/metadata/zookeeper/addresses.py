@@ -7,10 +7,14 @@ from urllib.parse import parse_qsl
 from anabranch import limits
 from anabranch.errors import ConfigError, InvalidPath
 from anabranch.metadata.paths import ROOT, check_path
+from anabranch.runtime.network import Tls
 
 SCHEME: Final = "zk"
 DEFAULT_PORT: Final = 2181
 _REQUEST_LIMIT: Final = "jute.maxbuffer"
+_TLS_OPTIONS: Final = ("tls.ca", "tls.certificate", "tls.key")
+"""Files; the first alone turns TLS on, and if it is empty the machine's authorities are used."""
+_OPTIONS: Final = (_REQUEST_LIMIT, *_TLS_OPTIONS)
 
 
 class Address(NamedTuple):
@@ -32,6 +36,7 @@ class Ensemble:
     """Below which node of ZooKeeper the store lives; "/" for all of it."""
     request_bytes_max: int
     """What the servers take; set there by the property `jute.maxbuffer`."""
+    tls: Tls | None = None
 
 
 def parse_ensemble(url: str) -> Ensemble:
@@ -52,23 +57,38 @@ def parse_ensemble(url: str) -> Ensemble:
         chroot = check_path(slash + place or ROOT)
     except InvalidPath as error:
         raise ConfigError(f"the chroot in {url!r} is none: {error}") from None
-    return Ensemble(servers, chroot, _request_limit(url, query))
-
-
-def _request_limit(url: str, query: str) -> int:
-    limit = limits.ZOOKEEPER_REQUEST_BYTES
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != _REQUEST_LIMIT:
-            raise ConfigError(f"unknown option {name!r} in {url!r}: known is {_REQUEST_LIMIT!r}")
-        if not (value.isascii() and value.isdigit()) or not (
-            limits.ZOOKEEPER_REQUEST_BYTES_MIN <= int(value) <= limits.ZOOKEEPER_REQUEST_BYTES_MAX
-        ):
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in _OPTIONS:
             raise ConfigError(
-                f"{name} in {url!r} is a number of bytes from {limits.ZOOKEEPER_REQUEST_BYTES_MIN} "
-                f"to {limits.ZOOKEEPER_REQUEST_BYTES_MAX}"
+                f"unknown option {name!r} in {url!r}: known are {', '.join(_OPTIONS)}"
             )
-        limit = int(value)
-    return limit
+    return Ensemble(servers, chroot, _request_limit(url, options), _tls(url, options))
+
+
+def _request_limit(url: str, options: dict[str, str]) -> int:
+    value = options.get(_REQUEST_LIMIT)
+    if value is None:
+        return limits.ZOOKEEPER_REQUEST_BYTES
+    if not (value.isascii() and value.isdigit()) or not (
+        limits.ZOOKEEPER_REQUEST_BYTES_MIN <= int(value) <= limits.ZOOKEEPER_REQUEST_BYTES_MAX
+    ):
+        raise ConfigError(
+            f"{_REQUEST_LIMIT} in {url!r} is a number of bytes from "
+            f"{limits.ZOOKEEPER_REQUEST_BYTES_MIN} to {limits.ZOOKEEPER_REQUEST_BYTES_MAX}"
+        )
+    return int(value)
+
+
+def _tls(url: str, options: dict[str, str]) -> Tls | None:
+    authority, certificate, key = (options.get(name) for name in _TLS_OPTIONS)
+    if authority is None:
+        if certificate is not None or key is not None:
+            raise ConfigError(f"{url!r} names a certificate but not {_TLS_OPTIONS[0]}")
+        return None
+    if certificate == "" or key == "":
+        raise ConfigError(f"an option of TLS in {url!r} names no file")
+    return Tls(authority or None, certificate, key)
 
 
 def _parse(url: str, part: str) -> Address:

@@ -48,6 +48,7 @@ class ZooKeeperClient:
             runtime,
             ensemble.servers,
             session_timeout_s,
+            tls=ensemble.tls,
             identities=identities,
             on_changes=self._changed,
             on_gap=on_gap,

@@ -21,14 +21,18 @@ from anabranch.metadata.store import SessionEvent
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import Address
 from anabranch.metadata.zookeeper.connection import Call, ServerConnection
-from anabranch.metadata.zookeeper.replies import Change, Refusal
+from anabranch.metadata.zookeeper.digest_md5 import DigestMd5
+from anabranch.metadata.zookeeper.replies import Change, Code, Refusal
 from anabranch.metadata.zookeeper.requests import Request, WatchMode
 from anabranch.metadata.zookeeper.session import Begun, Duty, Session
 from anabranch.runtime import Runtime
+from anabranch.runtime.network import Tls
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
 T = TypeVar("T")
+SASL: Final = "sasl"
+"""The scheme of an identity that is proven by DIGEST-MD5 instead of being sent."""
 _TICKS_PER_TIMEOUT: Final = 24
 _log: Final = get_logger("zookeeper")
 
@@ -42,6 +46,7 @@ class Link:
         servers: Sequence[Address],
         timeout_s: float,
         *,
+        tls: Tls | None = None,
         identities: Sequence[tuple[str, bytes]] = (),
         on_changes: Callable[[list[Change]], None],
         on_gap: Callable[[int], None],
@@ -52,6 +57,7 @@ class Link:
         self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._servers = servers
+        self._tls = tls
         self._identities = identities
         self._on_changes = on_changes
         self._on_gap = on_gap
@@ -75,7 +81,7 @@ class Link:
         """
         self._tasks.spawn("connect to ZooKeeper", self._stay_connected())
         try:
-            async with asyncio.timeout(limits.CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(max(self.session.timeout_s, limits.CONNECT_TIMEOUT_S)):
                 await self._opened
         except TimeoutError:
             await self.close()
@@ -218,7 +224,9 @@ class Link:
 
         try:
             async with asyncio.timeout(max(0.5, self.session.timeout_s / 3)):
-                await self._runtime.network.connect(address.host, address.port, handler)
+                await self._runtime.network.connect(
+                    address.host, address.port, handler, tls=self._tls
+                )
                 assert connection is not None
                 asked_for = self.session.number if self.session.alive else 0
                 sent_s = self._runtime.clock.monotonic_s()
@@ -228,27 +236,47 @@ class Link:
                     raise Unreachable("the session was given up while it was taken up again")
                 begun = self.session.welcomed(asked_for, welcome, sent_s)
                 if begun is not Begun.EXPIRED:
-                    connection.identify(self._identities)
-                    await connection.authenticated
+                    await self._identify(connection)
                     self._attached(connection, begun)
                     return connection
                 self._session_lost("ZooKeeper has ended the session")
         except TimeoutError:
             self._last_error = f"{address} does not answer"
         except Refusal:
-            self._disbelieved()
+            self._refused(ConfigError("ZooKeeper does not accept the credentials: check them"))
+        except ConfigError as error:
+            self._refused(error)
         except (OSError, UnicodeError, AnabranchError) as error:
             self._last_error = f"{address}: {error}"
         if connection is not None:
             connection.abort()
         return None
 
-    def _disbelieved(self) -> None:
-        self._last_error = "ZooKeeper does not accept the credentials"
+    async def _identify(self, connection: ServerConnection) -> None:
+        for scheme, credentials in self._identities:
+            if scheme == SASL:
+                user, _, password = credentials.decode().partition(":")
+                exchange = DigestMd5(user, password, self._runtime.entropy.token_hex(16))
+                challenge = await self._step(connection, b"")
+                exchange.check(await self._step(connection, exchange.respond(challenge)))
+        connection.identify([entry for entry in self._identities if entry[0] != SASL])
+        await connection.authenticated
+
+    async def _step(self, connection: ServerConnection, token: bytes) -> bytes:
+        step = Call(requests.sasl(token), self._runtime.clock.monotonic_s(), None)
+        connection.send([step])
+        await asyncio.wait([step.answer, connection.lost], return_when=asyncio.FIRST_COMPLETED)
+        if not step.answer.done():
+            raise Refusal(Code.AUTH_FAILED)  # some servers hang up instead of answering
+        answer: bytes = step.answer.result()
+        return answer
+
+    def _refused(self, error: ConfigError) -> None:
+        self._last_error = str(error)
         if not self._opened.done():
-            self._opened.set_exception(ConfigError(f"{self._last_error}: check user and password"))
+            self._opened.set_exception(error)
         else:
-            _log.warning("zookeeper_refuses_credentials")
+            _log.warning("zookeeper_refused", reason=str(error))
 
     def _attached(self, connection: ServerConnection, begun: Begun) -> None:
         self._connection = connection

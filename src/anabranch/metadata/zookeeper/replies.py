@@ -159,6 +159,11 @@ def read_code(reader: Reader) -> None:
         raise ProtocolError(f"a watch was refused with {code} in an answer without an error")
 
 
+def read_token(reader: Reader) -> bytes:
+    """Of a step of SASL."""
+    return reader.buffer()
+
+
 def read_path(reader: Reader) -> str:
     """Of create and sync."""
     return reader.text()

@@ -196,6 +196,11 @@ def auth(scheme: str, credentials: bytes) -> bytes:
     return jute.integer(0) + jute.text(scheme) + jute.buffer(credentials)
 
 
+def sasl(token: bytes) -> Request[bytes]:
+    """A step of SASL."""
+    return Request(Op.SASL, jute.buffer(token), replies.read_token)
+
+
 def close() -> Request[None]:
     """End the session."""
     return Request(Op.CLOSE, b"", replies.read_nothing)

@@ -84,7 +84,8 @@ class ZooKeeperStore:
             runtime: the doors.
             url: see `addresses`.
             session_timeout_s: what to ask for; the servers have bounds of their own.
-            identities: pairs such as ("digest", b"user:password") to act as.
+            identities: pairs such as ("digest", b"user:password") to act as; with "sasl" the
+                password is proven by DIGEST-MD5 and not sent.
 
         Raises:
             ConfigError: if the URL is wrong, or the credentials are.

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.network import ConnectionHandler
+from anabranch.runtime.network import ConnectionHandler, Tls
 from anabranch.testing.simulation.streams import Endpoint, Link
 
 if TYPE_CHECKING:
@@ -172,9 +172,15 @@ class ProcessNetwork:
         return listener
 
     async def connect(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: Tls | None = None,
     ) -> ConnectionHandler:
         """See `Network.connect`."""
+        assert tls is None, "the simulated network has nobody who listens in"
         owner, network = self._owner, self._network
         await owner.stay_alive()
         target = network.resolve(host, owner.machine)
