@@ -16,12 +16,13 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import ABSENT, EventKind, Guard, SessionEvent
+from anabranch.metadata.store import ABSENT, EventKind, Guard, IndexKey, SessionEvent
 from anabranch.metadata.zookeeper.replies import Acl
 from anabranch.metadata.zookeeper.requests import Flag
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
 from anabranch.runtime.network import Connection, ConnectionHandler, Tls
 from anabranch.runtime.real import RealNetwork, real_runtime
+from anabranch.testing.contracts.metadata_copies import each
 from anabranch.testing.contracts.metadata_sessions import gone
 from anabranch.testing.servers import ZooKeeper, free_port, zookeeper
 from anabranch.testing.zookeeper_sessions import end_session
@@ -291,6 +292,31 @@ async def test_locked_nodes_need_the_password(url: str, ensemble: ZooKeeper) -> 
     assert node.value == b"x"
     await stranger.close()
     await owner.close()
+
+
+async def test_access_rights_are_set_exported_and_restored(url: str) -> None:
+    runtime, me = real_runtime(), [("digest", b"me:hunter2")]
+    closed = await ZooKeeperStore.open(runtime, f"{url}/from?acl=creator", identities=me)
+    await closed.put("/a/b", b"x", indexes=(IndexKey("i", "k"),))
+    await closed.put("/a/b", b"y")
+    await closed.client.create("/open", b"")
+    records = [record async for record in closed.export()]
+    rights = {record.path: [right.scheme for right in record.access] for record in records}
+    assert rights == {"/": [], "/a": ["digest"], "/a/b": ["digest"], "/open": []}
+
+    target = await ZooKeeperStore.open(runtime, f"{url}/to", identities=me)
+    assert await target.restore(each(records)) == 4
+    restored = [record async for record in target.export()]
+    assert [record.access for record in restored] == [record.access for record in records]
+    assert [record.native_version for record in restored] == [0, 0, 1, 0]
+
+    unaware = await open_store("memory:", runtime)
+    with pytest.raises(InputError, match=r"/a has access rights"):
+        await unaware.restore(each(records))
+    quick = await ZooKeeperStore.open(runtime, f"{url}/from?export.acl=skip", identities=me)
+    assert {record.access async for record in quick.export()} == {()}
+    for store in (closed, target, unaware, quick):
+        await store.close()
 
 
 async def test_unknown_kind_of_credentials_is_refused(url: str) -> None:

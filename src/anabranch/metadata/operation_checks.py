@@ -40,12 +40,17 @@ def check_operation(operation: Operation) -> None:
         raise InputError("the root '/' cannot be ephemeral")
 
 
-def check_record(record: Record) -> None:
-    """Refuse a record that no store can have exported.
+def check_record(record: Record, *, holds_access: bool = False) -> None:
+    """Refuse a record that no store can have exported, or that this one would not keep whole.
 
     Raises:
         InputError: naming it.
     """
+    if record.access and not holds_access:
+        raise InputError(
+            f"{record.path} has access rights, which this store does not hold: restore it without "
+            "them only if everybody who reaches the store may read and write it"
+        )
     check_path(record.path)
     _check_value(record.path, record.value)
     _check_indexes(record.path, record.indexes)

@@ -157,6 +157,16 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessRight:
+    """What somebody may do with a node, in the words of ZooKeeper."""
+
+    permissions: int
+    """Bits: 1 read, 2 write, 4 create, 8 delete, 16 administer."""
+    scheme: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A node as `export` gives it and `restore` takes it: all that is kept, nothing implied."""
 
@@ -170,6 +180,8 @@ class Record:
     session: int | None = None
     """Of an ephemeral node: whose it is."""
     indexes: tuple[IndexKey, ...] = ()
+    access: tuple[AccessRight, ...] = ()
+    """Empty if everybody may do everything. Only some stores hold it; the others refuse it."""
 
 
 Operation = Put | Delete

@@ -58,6 +58,8 @@ def test_url_may_ask_for_tls() -> None:
         "zk:a//x",
         "zk:a/x/",
         "zk:a?x=1",
+        "zk:a?acl=closed",
+        "zk:a?export.acl=",
         "zk:a?tls.key=k",
         "zk:a?tls.ca=c&tls.key=",
         "zk:a?jute.maxbuffer=",

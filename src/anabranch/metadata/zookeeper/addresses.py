@@ -14,7 +14,9 @@ DEFAULT_PORT: Final = 2181
 _REQUEST_LIMIT: Final = "jute.maxbuffer"
 _TLS_OPTIONS: Final = ("tls.ca", "tls.certificate", "tls.key")
 """Files; the first alone turns TLS on, and if it is empty the machine's authorities are used."""
-_OPTIONS: Final = (_REQUEST_LIMIT, *_TLS_OPTIONS)
+_NEW_NODES: Final = "acl"
+_READ_ACCESS: Final = "export.acl"
+_OPTIONS: Final = (_REQUEST_LIMIT, *_TLS_OPTIONS, _NEW_NODES, _READ_ACCESS)
 
 
 class Address(NamedTuple):
@@ -37,6 +39,10 @@ class Ensemble:
     request_bytes_max: int
     """What the servers take; set there by the property `jute.maxbuffer`."""
     tls: Tls | None = None
+    closed: bool = False
+    """Whether new nodes are for those alone who have our identity."""
+    exports_access: bool = True
+    """Whether an export asks for access rights, with one more request per node."""
 
 
 def parse_ensemble(url: str) -> Ensemble:
@@ -63,7 +69,21 @@ def parse_ensemble(url: str) -> Ensemble:
             raise ConfigError(
                 f"unknown option {name!r} in {url!r}: known are {', '.join(_OPTIONS)}"
             )
-    return Ensemble(servers, chroot, _request_limit(url, options), _tls(url, options))
+    return Ensemble(
+        servers,
+        chroot,
+        _request_limit(url, options),
+        _tls(url, options),
+        closed=_choice(url, options, _NEW_NODES, "open", "creator") == "creator",
+        exports_access=_choice(url, options, _READ_ACCESS, "read", "skip") == "read",
+    )
+
+
+def _choice(url: str, options: dict[str, str], name: str, usual: str, other: str) -> str:
+    value = options.get(name, usual)
+    if value not in (usual, other):
+        raise ConfigError(f"{name} in {url!r} is {usual!r} or {other!r}, not {value!r}")
+    return value
 
 
 def _request_limit(url: str, options: dict[str, str]) -> int:

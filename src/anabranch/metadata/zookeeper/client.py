@@ -12,7 +12,7 @@ from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
 from anabranch.metadata.zookeeper.link import Link
 from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Part, Refusal, ZStat
-from anabranch.metadata.zookeeper.requests import OPEN_ACL, Flag, Request, WatchMode
+from anabranch.metadata.zookeeper.requests import CREATOR_ACL, OPEN_ACL, Flag, Request, WatchMode
 from anabranch.runtime import Runtime
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class ZooKeeperClient:
         self.servers = ensemble.servers
         self.chroot = ensemble.chroot
         self.request_bytes_max = ensemble.request_bytes_max
+        self.exports_access = ensemble.exports_access
+        self.new_acl = CREATOR_ACL if ensemble.closed else OPEN_ACL
         self._on_changes = on_changes
         self._prefix = "" if self.chroot == ROOT else self.chroot
         self.link = Link(

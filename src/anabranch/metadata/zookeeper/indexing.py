@@ -67,7 +67,7 @@ class IndexNodes:
         except Refusal as refusal:
             if refusal.code != Code.NO_NODE:
                 raise
-            return (self._client.op_create(side, value),)
+            return (self._client.op_create(side, value, acl=self._client.new_acl),)
         return (self._client.op_set(side, value),)
 
     def look_again(self) -> None:
@@ -76,7 +76,7 @@ class IndexNodes:
 
     async def _make_root(self) -> None:
         try:
-            await self._client.create(INDEX_ROOT, b"")
+            await self._client.create(INDEX_ROOT, b"", acl=self._client.new_acl)
         except Refusal as refusal:
             if refusal.code != Code.NODE_EXISTS:
                 raise

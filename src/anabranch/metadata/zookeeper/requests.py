@@ -21,6 +21,8 @@ AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
 EVERYTHING: Final = 31
 OPEN_ACL: Final = (Acl(EVERYTHING, "world", "anyone"),)
+CREATOR_ACL: Final = (Acl(EVERYTHING, "auth", ""),)
+"""For those alone who have one of the identities of whoever makes the node."""
 
 
 class Op(IntEnum):

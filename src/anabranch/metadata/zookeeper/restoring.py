@@ -4,7 +4,7 @@ A version is kept by writing the node so many times in one multi, up to a limit;
 begins at 0. A sequence number is kept by making and removing children. Times cannot be kept.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from anabranch import limits
@@ -15,7 +15,7 @@ from anabranch.metadata.store import Record
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import HIDDEN_PREFIX
-from anabranch.metadata.zookeeper.replies import Code, Refusal
+from anabranch.metadata.zookeeper.replies import Acl, Code, Refusal
 from anabranch.metadata.zookeeper.requests import Request
 from anabranch.metadata.zookeeper.writing import Writer, meaning
 
@@ -48,7 +48,7 @@ class Restoring:
         """See `MetadataStore.restore`."""
         count = 0
         async for record in records:
-            check_record(record)
+            check_record(record, holds_access=True)
             if record.next_sequence > limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX:
                 raise InputError(
                     f"{record.path}: its next sequence number {record.next_sequence} is above the "
@@ -86,18 +86,26 @@ class Restoring:
         await self._add_all(record, [self._client.op_set(ROOT, b"")] * (writes - 1))
         if writes:
             await self._finish(record, self._client.op_set(ROOT, record.value))
+        if record.access:
+            await self._flush()
+            await self._client.set_acl(ROOT, self._acl(record))
         return stat.creates
 
     async def _add_node(self, record: Record) -> None:
         writes = record.native_version
         if not 0 < writes <= limits.ZOOKEEPER_RESTORED_VERSION_MAX:
-            create = self._client.op_create(record.path, record.value, acl=self._writer.acl)
+            create = self._client.op_create(record.path, record.value, acl=self._acl(record))
             await self._finish(record, create)
             return
-        create = self._client.op_create(record.path, b"", acl=self._writer.acl)
+        create = self._client.op_create(record.path, b"", acl=self._acl(record))
         blank = self._client.op_set(record.path, b"")
         await self._add_all(record, [create, *[blank] * (writes - 1)])
         await self._finish(record, self._client.op_set(record.path, record.value))
+
+    def _acl(self, record: Record) -> Sequence[Acl]:
+        if not record.access:
+            return self._writer.acl
+        return [Acl(right.permissions, right.scheme, right.identity) for right in record.access]
 
     async def _finish(self, record: Record, last: Request[object]) -> None:
         """The write that gives a node its value; its keys come in the same moment."""

@@ -14,6 +14,7 @@ from anabranch.metadata.paths import ROOT, check_path, order_key, parent_of
 from anabranch.metadata.session_news import SessionListener
 from anabranch.metadata.store import (
     ANY,
+    AccessRight,
     Condition,
     Delete,
     Event,
@@ -34,7 +35,8 @@ from anabranch.metadata.zookeeper.batching import Wave, waves
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import events_of, revision_of, shown, stat_of
-from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
+from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Refusal, ZStat
+from anabranch.metadata.zookeeper.requests import OPEN_ACL
 from anabranch.metadata.zookeeper.restoring import Restoring
 from anabranch.metadata.zookeeper.walking import Found, Walk
 from anabranch.metadata.zookeeper.writing import Writer, meaning
@@ -239,6 +241,7 @@ class ZooKeeperStore:
         keys: Sequence[tuple[IndexKey, ...] | None] = [()] * len(page)
         if indexed and page:
             keys = await self._indexes.keys_of([(found.path, found.stat.mzxid) for found in page])
+        access = await self._access(page)
         return [
             Record(
                 found.path,
@@ -249,9 +252,18 @@ class ZooKeeperStore:
                 found.stat.creates,
                 found.stat.owner if found.stat.owner and found.stat.ephemeral else None,
                 own or (),
+                rights,
             )
-            for found, own in zip(page, keys, strict=True)
+            for found, own, rights in zip(page, keys, access, strict=True)
         ]
+
+    async def _access(self, page: list[Found]) -> list[tuple[AccessRight, ...]]:
+        if not self.client.exports_access:
+            return [()] * len(page)
+        asked = await asyncio.gather(
+            *(self.client.get_acl(found.path) for found in page), return_exceptions=True
+        )
+        return [_rights(found.path, answer) for found, answer in zip(page, asked, strict=True)]
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -366,3 +378,16 @@ class ZooKeeperStore:
         """See `MetadataStore.restore`; see `restoring` for what is not kept."""
         self._check_open()
         return await Restoring(self.client, self._indexes, self._writer).run(records)
+
+
+def _rights(
+    path: str, answer: tuple[tuple[Acl, ...], ZStat] | BaseException
+) -> tuple[AccessRight, ...]:
+    if isinstance(answer, Refusal):
+        if answer.code == Code.NO_NODE:
+            return ()  # gone since it was read
+        raise meaning(answer, path)
+    if isinstance(answer, BaseException):
+        raise answer
+    acl, _ = answer
+    return () if acl == OPEN_ACL else tuple(AccessRight(*entry) for entry in acl)

@@ -28,7 +28,7 @@ from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import EPOCH, HIDDEN_PREFIX, stat_of
 from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat
-from anabranch.metadata.zookeeper.requests import OPEN_ACL, Flag, Request
+from anabranch.metadata.zookeeper.requests import Flag, Request
 from anabranch.runtime import Entropy
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Writer:
         self._client = client
         self._indexes = indexes
         self._entropy = entropy
-        self.acl = OPEN_ACL
+        self.acl = client.new_acl
 
     async def write(self, operation: Operation, *, create_first: bool = False) -> Stat | None:
         """Carry out a checked operation.
