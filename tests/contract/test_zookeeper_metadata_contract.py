@@ -84,14 +84,17 @@ class OnZooKeeper:
         await another.close()
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperConditionalWrites(OnZooKeeper, ConditionalWrites):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperDeletes(OnZooKeeper, Deletes):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperHostileInput(OnZooKeeper, HostileInput):
     @pytest.mark.parametrize("path", ["/ä/€/ﬀ", "/a b/ c ", "/%2F/a%00", "/...", "/a:b=c;d"])
     async def test_odd_names_are_kept(self, store: MetadataStore, path: str) -> None:
@@ -112,34 +115,43 @@ class TestZooKeeperHostileInput(OnZooKeeper, HostileInput):
         await store.close()
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperScanAndChildren(OnZooKeeper, ScanAndChildren):
     many: ClassVar[int] = 10_000
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M6", part="zookeeper")
 class TestZooKeeperBatching(OnZooKeeper, Batching):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperWatching(OnZooKeeper, Watching):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperSessions(OnZooKeeper, Sessions):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperSequences(OnZooKeeper, Sequences):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperGuards(OnZooKeeper, Guards):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperIndexes(OnZooKeeper, Indexes):
     pass
 
 
+@pytest.mark.goal("core.M1", part="zookeeper")
 class TestZooKeeperCopies(OnZooKeeper, Copies):
     async def test_export_tells_all(self, store: MetadataStore) -> None:
         await store.put("/a/b", b"1")

@@ -12,6 +12,8 @@ from typing import Any, Final, get_type_hints
 from anabranch import limits
 from anabranch.errors import ConfigError
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
+from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
+from anabranch.metadata.zookeeper.addresses import parse_ensemble
 
 SettingValue = str | int | float | bool
 Check = Callable[[str], str | None]
@@ -139,11 +141,13 @@ def _store(text: str) -> str | None:
 
 
 def _metadata_store(text: str) -> str | None:
-    if not text.startswith(f"{SCHEME}:"):
+    parsers = {SCHEME: parse_addresses, ZOOKEEPER: parse_ensemble}
+    parse = parsers.get(text.partition(":")[0]) if ":" in text else None
+    if parse is None:
         wrong = _store(text)
-        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT"
+        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT, nor {ZOOKEEPER}:HOST:PORT/CHROOT"
     try:
-        parse_addresses(text)
+        parse(text)
     except ConfigError as error:
         return f"is wrong: {error}"
     return None
@@ -194,6 +198,7 @@ class Settings:
         "embedded:",
         "Metadata store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
         "`anabranch://HOST:PORT` is served by `anabranch metadata serve`, "
+        "`zk:HOST:PORT,HOST:PORT/CHROOT` is Apache ZooKeeper, "
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
     )

@@ -3,10 +3,11 @@
 Refusals are `Refusal`s with ZooKeeper's codes; `store` says what they mean to the contract.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from anabranch.errors import InputError
+from anabranch.errors import InputError, ProtocolError
 from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
@@ -197,8 +198,26 @@ class ZooKeeperClient:
         return await self.send(requests.multi(operations), session=session)
 
     async def multi_read(self, parts: Sequence[bytes]) -> list[Part]:
-        """Several reads of `read_value` and `read_names`."""
-        return await self.send(requests.multi_read(parts))
+        """Reads made by `read_value` and `read_names`, with as few requests as the size allows.
+
+        Raises:
+            ProtocolError: if there are not as many answers.
+        """
+        pages: list[list[bytes]] = [[]]
+        size_bytes = 0
+        for part in parts:
+            size_bytes += len(part)
+            if pages[-1] and size_bytes > self.request_bytes_max // 2:
+                pages.append([])
+                size_bytes = len(part)
+            pages[-1].append(part)
+        answers = await asyncio.gather(
+            *(self.send(requests.multi_read(page)) for page in pages if page)
+        )
+        found = [part for answer in answers for part in answer]
+        if len(found) != len(parts):
+            raise ProtocolError(f"{len(parts)} reads have {len(found)} answers")
+        return found
 
     async def sync(self) -> None:
         """Let this server catch up with its leader."""

@@ -12,10 +12,11 @@ from urllib.parse import quote, unquote
 
 from anabranch import limits
 from anabranch.errors import FormatError
+from anabranch.metadata.paths import order_key
 from anabranch.metadata.store import IndexKey
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.naming import INDEX_ROOT
-from anabranch.metadata.zookeeper.replies import Code, Refusal, data_of
+from anabranch.metadata.zookeeper.replies import Code, Refusal, ZStat, data_of
 from anabranch.metadata.zookeeper.requests import Request
 
 _VERSION: Final = 1
@@ -82,16 +83,42 @@ class IndexNodes:
                 raise
         self._rooted = True
 
-    async def places(self, index: str, first: str, last: str | None) -> list[tuple[str, str]]:
-        """Keys and paths that an index may have in a range, in no order; to be looked at again."""
-        found: list[tuple[str, str]] = []
-        async for path, keys in self._all():
-            found += [
-                (key.key, path)
-                for key in keys
-                if key.index == index and key.key >= first and (last is None or key.key < last)
-            ]
-        return found
+    async def find(
+        self, index: str, first: str, last: str | None
+    ) -> AsyncIterator[tuple[str, bytes, ZStat]]:
+        """Nodes with keys of an index in a range, ordered by key and then path."""
+        places = [
+            (key.key, path)
+            async for path, keys in self._all()
+            for key in keys
+            if key.index == index and key.key >= first and (last is None or key.key < last)
+        ]
+        places.sort(key=lambda place: (place[0], order_key(place[1])))
+        for start in range(0, len(places), limits.METADATA_PAGE_NODES_MAX):
+            page = places[start : start + limits.METADATA_PAGE_NODES_MAX]
+            while page:
+                page, found = await self._look(index, page)
+                for node in found:
+                    yield node
+
+    async def _look(
+        self, index: str, page: list[tuple[str, str]]
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, bytes, ZStat]]]:
+        """The nodes that do have their keys, up to one that has to be looked at again."""
+        reads = [self._client.read_value(path) for _, path in page]
+        there: list[tuple[str, str, bytes, ZStat]] = []
+        for (key, path), part in zip(page, await self._client.multi_read(reads), strict=True):
+            if not isinstance(part, Refusal):
+                there.append((key, path, *data_of(part)))
+        keys_of = await self.keys_of([(path, stat.mzxid) for _, path, _, stat in there])
+        found: list[tuple[str, bytes, ZStat]] = []
+        for number, (key, path, value, stat) in enumerate(there):
+            keys = keys_of[number]
+            if keys is None:  # written between the two reads
+                return [(key, path) for key, path, _, _ in there[number:]], found
+            if IndexKey(index, key) in keys:
+                found.append((path, value, stat))
+        return [], found
 
     async def _all(self) -> AsyncIterator[tuple[str, tuple[IndexKey, ...]]]:
         try:

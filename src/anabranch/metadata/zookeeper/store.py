@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError
 from anabranch.metadata.operation_checks import check_operation
-from anabranch.metadata.paths import ROOT, check_path, order_key, parent_of
+from anabranch.metadata.paths import ROOT, check_path, parent_of
 from anabranch.metadata.session_news import SessionListener
 from anabranch.metadata.store import (
     ANY,
-    AccessRight,
     Condition,
     Delete,
     Event,
@@ -33,12 +32,12 @@ from anabranch.metadata.store import (
 from anabranch.metadata.watching import EventHistory, Readership, Watch
 from anabranch.metadata.zookeeper.batching import Wave, waves
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
+from anabranch.metadata.zookeeper.exporting import export
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import events_of, revision_of, shown, stat_of
-from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Refusal, ZStat
-from anabranch.metadata.zookeeper.requests import OPEN_ACL
+from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.restoring import Restoring
-from anabranch.metadata.zookeeper.walking import Found, Walk
+from anabranch.metadata.zookeeper.walking import Walk
 from anabranch.metadata.zookeeper.writing import Writer, meaning
 from anabranch.runtime import Runtime
 
@@ -200,16 +199,8 @@ class ZooKeeperStore:
         return self._scan_index(index, first, last)
 
     async def _scan_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Node]:
-        places = await self._indexes.places(index, first, last)
-        places.sort(key=lambda place: (place[0], order_key(place[1])))
-        for key, path in places:
-            while (node := await self.get(path)) is not None:
-                (keys,) = await self._indexes.keys_of([(path, node.stat.revision.index)])
-                if keys is None:
-                    continue  # written between the two reads
-                if IndexKey(index, key) in keys:
-                    yield node
-                break
+        async for path, value, stat in self._indexes.find(index, first, last):
+            yield self._node(path, value, stat)
 
     async def sync(self) -> None:
         """See `MetadataStore.sync`."""
@@ -227,43 +218,7 @@ class ZooKeeperStore:
         Changes meanwhile are those of `changed_since` a revision from before the call.
         """
         self._check_open()
-        return self._export(check_path(prefix))
-
-    async def _export(self, prefix: str) -> AsyncIterator[Record]:
-        indexed = await self._indexes.any()
-        async for page in Walk(self.client).pages(prefix):
-            for start in range(0, len(page), limits.METADATA_PAGE_NODES_MAX):
-                part = page[start : start + limits.METADATA_PAGE_NODES_MAX]
-                for record in await self._records(part, indexed):
-                    yield record
-
-    async def _records(self, page: list[Found], indexed: bool) -> list[Record]:
-        keys: Sequence[tuple[IndexKey, ...] | None] = [()] * len(page)
-        if indexed and page:
-            keys = await self._indexes.keys_of([(found.path, found.stat.mzxid) for found in page])
-        access = await self._access(page)
-        return [
-            Record(
-                found.path,
-                found.value,
-                found.stat.version,
-                found.stat.ctime,
-                found.stat.mtime,
-                found.stat.creates,
-                found.stat.owner if found.stat.owner and found.stat.ephemeral else None,
-                own or (),
-                rights,
-            )
-            for found, own, rights in zip(page, keys, access, strict=True)
-        ]
-
-    async def _access(self, page: list[Found]) -> list[tuple[AccessRight, ...]]:
-        if not self.client.exports_access:
-            return [()] * len(page)
-        asked = await asyncio.gather(
-            *(self.client.get_acl(found.path) for found in page), return_exceptions=True
-        )
-        return [_rights(found.path, answer) for found, answer in zip(page, asked, strict=True)]
+        return export(self.client, self._indexes, check_path(prefix))
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -378,16 +333,3 @@ class ZooKeeperStore:
         """See `MetadataStore.restore`; see `restoring` for what is not kept."""
         self._check_open()
         return await Restoring(self.client, self._indexes, self._writer).run(records)
-
-
-def _rights(
-    path: str, answer: tuple[tuple[Acl, ...], ZStat] | BaseException
-) -> tuple[AccessRight, ...]:
-    if isinstance(answer, Refusal):
-        if answer.code == Code.NO_NODE:
-            return ()  # gone since it was read
-        raise meaning(answer, path)
-    if isinstance(answer, BaseException):
-        raise answer
-    acl, _ = answer
-    return () if acl == OPEN_ACL else tuple(AccessRight(*entry) for entry in acl)

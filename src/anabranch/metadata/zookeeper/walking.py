@@ -89,22 +89,18 @@ class Walk:
             _check_gone(part)
 
     async def _read(self, unread: list[Found | str]) -> list[Part]:
-        pages: list[list[bytes]] = [[]]
-        page, size_bytes = pages[0], 0
-        for item in unread:
-            if isinstance(item, str):
-                part = self._client.read_value(item)
-            else:
-                part = self._client.read_names(item.path)
-            size_bytes += len(part)
-            if len(page) >= self._page_nodes or size_bytes > self._client.request_bytes_max // 2:
-                page, size_bytes = [], len(part)
-                pages.append(page)
-            page.append(part)
+        reads = [
+            self._client.read_value(item)
+            if isinstance(item, str)
+            else self._client.read_names(item.path)
+            for item in unread
+        ]
+        pages = [
+            reads[start : start + self._page_nodes]
+            for start in range(0, len(reads), self._page_nodes)
+        ]
         answers = await asyncio.gather(*map(self._client.multi_read, pages))
-        for asked, answer in zip(pages, answers, strict=True):
-            if len(answer) != len(asked):
-                raise ProtocolError(f"{len(asked)} reads have {len(answer)} answers")
+        for answer in answers:
             self._adapt(answer)
         return [part for answer in answers for part in answer]
 
