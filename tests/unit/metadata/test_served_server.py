@@ -295,4 +295,4 @@ async def test_timeout_out_of_bounds_is_refused(server: MetadataServer) -> None:
 
 async def test_unknown_store_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="anabranch://<host>:<port>"):
-        await open_store("zk:somewhere", real_runtime())
+        await open_store("etcd:somewhere", real_runtime())

@@ -83,7 +83,7 @@ def test_table_in_file_is_refused_with_its_line(config):
         ("cluster = 'a/b'", "'a/b' may have letters"),
         ("host = 'tcp://here'", "is not a host name"),
         ("data = ' '", "is empty"),
-        ("metadata_url = 'zk:here'", "'zk:here' is not memory:, embedded: or embedded:FOLDER"),
+        ("metadata_url = 'etcd:here'", "'etcd:here' is not memory:, embedded: or embedded:FOLDER"),
     ],
 )
 def test_wrong_value_in_file_is_named_with_what_is_allowed(config, line, allowed):
