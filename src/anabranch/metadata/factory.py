@@ -4,6 +4,8 @@ from anabranch import limits
 from anabranch.errors import ConfigError
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.memory import MemoryStore
+from anabranch.metadata.oxia import address as oxia_address
+from anabranch.metadata.oxia.store import OxiaStore
 from anabranch.metadata.served.addresses import SCHEME
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
@@ -34,7 +36,9 @@ async def open_store(
         return await EmbeddedStore.open(runtime, rest)
     if scheme == SCHEME and colon:
         return await ServedStore.open(runtime, url, session_timeout_s=session_timeout_s)
+    if scheme == oxia_address.SCHEME and colon:
+        return await OxiaStore.open(runtime, url, session_timeout_s=session_timeout_s)
     raise ConfigError(
-        f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>' and "
-        f"'{SCHEME}://<host>:<port>'"
+        f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>', "
+        f"'{SCHEME}://<host>:<port>' and 'oxia://<host>:<port>/<namespace>'"
     )

@@ -1,0 +1,167 @@
+"""Reading many nodes: in path order page by page, by index, and all of them for a copy."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from itertools import groupby
+from typing import Any
+
+from anabranch.errors import Unreachable
+from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.client import OxiaClient
+from anabranch.metadata.oxia.nodes import found_from_version
+from anabranch.metadata.oxia.sessions import session_of
+from anabranch.metadata.oxia.writing import Writer
+from anabranch.metadata.paths import ROOT, is_within, order_key
+from anabranch.metadata.store import IndexKey, Record
+from anabranch.runtime.channels import CallFailed
+
+Placed = tuple[int, pb.GetResponse]
+"""A record and the place of its shard."""
+
+
+class Scanner:
+    """Walks over the records of all shards."""
+
+    def __init__(self, client: OxiaClient, writer: Writer) -> None:
+        self._client = client
+        self._writer = writer
+
+    # --- in path order ------------------------------------------------------------------------
+
+    async def below(self, path: str) -> AsyncIterator[Placed]:
+        """Every record below a path, each before what is below it."""
+        levels = [self._children(path)]
+        while levels:
+            item = await anext(levels[-1], None)
+            if item is None:
+                levels.pop()
+                continue
+            placed, occupied = item
+            yield placed
+            if occupied:
+                levels.append(self._children(placed[1].key))
+
+    async def _children(self, path: str) -> AsyncIterator[tuple[Placed, bool]]:
+        first, end = keys.children_range(path)
+        whole = False
+        while not whole:
+            page, whole = await self._client.page((first, end))
+            page = [item for item in page if item[1].key != ROOT]
+            occupied = await asyncio.gather(
+                *(self._writer.has_children(record.key) for _, record in page)
+            )
+            for item in zip(page, occupied, strict=True):
+                yield item
+            if page:
+                first = f"{page[-1][1].key}\x00"
+
+    # --- by index -----------------------------------------------------------------------------
+
+    async def by_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Placed]:
+        """Records by a secondary index: by key, and for one key by path."""
+        group: list[Placed] = []
+        merged = self._merged(
+            keys.index_range(first, last),
+            keys.escape_index(index),
+            lambda record: record.secondary_index_key,
+        )
+        async with aclosing(merged) as records:  # type: ignore[type-var]
+            async for item in records:
+                if group and group[0][1].secondary_index_key != item[1].secondary_index_key:
+                    for placed in sorted(group, key=_by_path):
+                        yield placed
+                    group = []
+                group.append(item)
+        for placed in sorted(group, key=_by_path):
+            yield placed
+
+    async def _merged(
+        self, key_range: tuple[str, str], index: str | None, order: Any
+    ) -> AsyncIterator[Placed]:
+        """The records of all shards in one order, each shard's as of one moment."""
+        streams = [link.records(key_range, index) for link in self._client.links]
+        try:
+            heads = list(await asyncio.gather(*(anext(stream, None) for stream in streams)))
+            while True:
+                best: int | None = None
+                for place, head in enumerate(heads):
+                    if head is None:
+                        continue
+                    other = None if best is None else heads[best]
+                    if other is None or order(head) < order(other):
+                        best = place
+                if best is None:
+                    return
+                record = heads[best]
+                assert record is not None
+                yield best, record
+                heads[best] = await anext(streams[best], None)
+        except CallFailed as error:
+            raise Unreachable(f"Oxia broke off: {error}") from None
+        finally:
+            for stream in streams:
+                await stream.aclose()  # type: ignore[attr-defined]
+
+    # --- for a copy ---------------------------------------------------------------------------
+
+    async def export(self, prefix: str) -> AsyncIterator[Record]:
+        """Every node at or below a path, level by level, each shard's as of one moment."""
+        indexes = await self._indexes()
+        numbers: dict[str, int] = {}
+        root_told = prefix != ROOT
+        merged = self._merged(("", ""), None, lambda record: keys.server_order(record.key))
+        async with aclosing(merged) as records:  # type: ignore[type-var]
+            async for _, record in records:
+                parent = keys.parent_of_sequence_key(record.key)
+                if parent is not None:
+                    numbers[parent] = record.version.modifications_count + 1
+                if not keys.is_path(record.key):
+                    continue
+                if not root_told and record.key != ROOT:
+                    yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
+                root_told = True
+                if is_within(prefix, record.key):
+                    number = numbers.pop(record.key, 0)
+                    yield _record(record, number, indexes.get(record.key, ()))
+        if not root_told:
+            yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
+
+    async def _indexes(self) -> dict[str, tuple[IndexKey, ...]]:
+        listed = await asyncio.gather(
+            *(link.keys_in(keys.INDEX_ENTRIES, internal=True) for link in self._client.links)
+        )
+        entries = [
+            entry
+            for part in listed
+            for key in part
+            if (entry := keys.index_entry(key)) is not None
+        ]
+        entries.sort(key=lambda entry: (entry[0], entry[1].index, entry[1].key))
+        return {
+            path: tuple(key for _, key in group)
+            for path, group in groupby(entries, key=lambda entry: entry[0])
+        }
+
+
+def _by_path(item: Placed) -> str:
+    return order_key(item[1].key)
+
+
+def _record(record: pb.GetResponse, number: int, indexes: Sequence[IndexKey]) -> Record:
+    found = found_from_version(record.version, record.value)
+    native = found.version.native
+    if native and not found.value:
+        # Pulsar draws numbers from the changes of an empty parent.
+        number = max(number, native + 1)
+    return Record(
+        record.key,
+        found.value,
+        native,
+        found.created_ms,
+        found.modified_ms,
+        number,
+        session_of(record.version) or None,
+        tuple(indexes),
+    )
