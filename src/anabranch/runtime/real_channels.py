@@ -84,9 +84,7 @@ class GrpcChannel:
 
     def stream(self, method: str, message: bytes) -> GrpcReplies:
         """See `Channel.stream`."""
-        return GrpcReplies(
-            self._channel.unary_stream(method)(message, metadata=self._headers)
-        )
+        return GrpcReplies(self._channel.unary_stream(method)(message, metadata=self._headers))
 
     def exchange(self, method: str, headers: Headers) -> GrpcReplies:
         """See `Channel.exchange`."""

@@ -172,9 +172,7 @@ class OxiaClient:
         nearest = max if comparison in (pb.FLOOR, pb.LOWER) else min
         return nearest(found, key=lambda answer: server_order(answer.key))
 
-    def write(
-        self, operation: WriteOperation, partition: str | None = None
-    ) -> asyncio.Future[Any]:
+    def write(self, operation: WriteOperation, partition: str | None = None) -> asyncio.Future[Any]:
         """Put or delete one key; the answer is the server's own, with its status."""
         assert not isinstance(operation, pb.DeleteRangeRequest), "a range has several shards"
         return self.link_of(operation.key if partition is None else partition).write(operation)
@@ -199,16 +197,16 @@ class OxiaClient:
         """The newest key of a sequence whenever there is one; some may be passed over."""
         link = self.link_of(partition)
         request = pb.SequenceUpdatesRequest(shard=link.number, key=prefix)
-        async for answer in link.stream(
-            "GetSequenceUpdates", request, pb.SequenceUpdatesResponse
-        ):
+        async for answer in link.stream("GetSequenceUpdates", request, pb.SequenceUpdatesResponse):
             yield answer.highest_sequence_key
 
     # --- ranges -------------------------------------------------------------------------------
 
     async def keys_in(self, keys: tuple[str, str], *, internal: bool = False) -> list[str]:
         """The keys in a range, of all shards, in the server's order."""
-        parts = await asyncio.gather(*(link.keys_in(keys, internal=internal) for link in self.links))
+        parts = await asyncio.gather(
+            *(link.keys_in(keys, internal=internal) for link in self.links)
+        )
         if len(parts) == 1:
             return parts[0]
         return sorted((key for part in parts for key in part), key=server_order)
@@ -218,17 +216,12 @@ class OxiaClient:
         request = pb.DeleteRangeRequest(start_inclusive=keys[0], end_exclusive=keys[1])
         await asyncio.gather(*(link.write(request) for link in self.links))
 
-    async def page(
-        self, keys: tuple[str, str], index: str | None = None
-    ) -> tuple[list[tuple[int, pb.GetResponse]], bool]:
+    async def page(self, keys: tuple[str, str]) -> tuple[list[tuple[int, pb.GetResponse]], bool]:
         """The first records in a range, each with the place of its shard; whether that was all."""
-        parts = await asyncio.gather(*(link.page(keys, index) for link in self.links))
+        parts = await asyncio.gather(*(link.page(keys) for link in self.links))
 
         def order(item: tuple[int, pb.GetResponse]) -> Any:
-            record = item[1]
-            if index is not None:
-                return record.secondary_index_key, record.key
-            return server_order(record.key)
+            return server_order(item[1].key)
 
         merged = list(
             heapq.merge(

@@ -67,7 +67,10 @@ class Feed:
             self._tasks.spawn(f"oxia-feed-{place}", self._follow(place))
         await self._opened
         answers = await asyncio.gather(
-            *(link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True)) for link in self._links)
+            *(
+                link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
+                for link in self._links
+            )
         )
         for place, answer in enumerate(answers):
             if answer.status == pb.OK and answer.value.isdigit():

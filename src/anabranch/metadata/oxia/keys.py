@@ -82,9 +82,10 @@ def unescape_index(text: str) -> str:
     return text.replace(".\x03", "/").replace(".\x02", ".")
 
 
-def index_range(first: str, last: str | None) -> tuple[str, str]:
-    """The secondary keys between two, the second left out; "/" is above all that are escaped."""
-    return escape_index(first), "/" if last is None else escape_index(last)
+def index_range(index: str, first: str, last: str | None) -> tuple[str, str]:
+    """Where the server keeps the entries of an index between two keys, the second left out."""
+    start = f"{_INDEXES}{escape_index(index)}/"
+    return start + escape_index(first), f"{start}/" if last is None else start + escape_index(last)
 
 
 INDEX_ENTRIES: Final = (f"{INTERNAL}\x00/\x00/", "")

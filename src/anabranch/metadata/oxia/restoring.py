@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from anabranch import limits
-from anabranch.errors import ConflictError, InputError, OutcomeUnknown, Unreachable
+from anabranch.errors import ConflictError, InputError, OutcomeUnknown
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.entries import NOBODY
 from anabranch.metadata.operation_checks import check_record

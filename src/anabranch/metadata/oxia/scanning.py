@@ -1,12 +1,14 @@
 """Reading many nodes: in path order page by page, by index, and all of them for a copy."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import heapq
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
-from anabranch.errors import Unreachable
+from anabranch import limits
+from anabranch.errors import ProtocolError, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
@@ -17,6 +19,7 @@ from anabranch.metadata.paths import ROOT, is_within, order_key
 from anabranch.metadata.store import IndexKey, Record
 from anabranch.runtime.channels import CallFailed
 
+T = TypeVar("T")
 Placed = tuple[int, pb.GetResponse]
 """A record and the place of its shard."""
 
@@ -61,48 +64,31 @@ class Scanner:
 
     async def by_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Placed]:
         """Records by a secondary index: by key, and for one key by path."""
-        group: list[Placed] = []
-        merged = self._merged(
-            keys.index_range(first, last),
-            keys.escape_index(index),
-            lambda record: record.secondary_index_key,
-        )
-        async with aclosing(merged) as records:  # type: ignore[type-var]
-            async for item in records:
-                if group and group[0][1].secondary_index_key != item[1].secondary_index_key:
-                    for placed in sorted(group, key=_by_path):
+        entries = keys.index_range(index, first, last)
+        streams = [link.key_stream(entries, internal=True) for link in self._client.links]
+        # Of one key by path: all paths of one key are held; of many keys, a page of them.
+        group: list[tuple[str, str]] = []
+        async with aclosing(_merged(streams, _entry_order)) as listed:  # type: ignore[type-var]
+            async for _, entry in listed:
+                key, path = _entry_order(entry)
+                if len(group) >= limits.METADATA_PAGE_NODES_MAX and group[-1][0] != key:
+                    for placed in await self._at(group):
                         yield placed
                     group = []
-                group.append(item)
-        for placed in sorted(group, key=_by_path):
+                group.append((key, path))
+        for placed in await self._at(group):
             yield placed
 
-    async def _merged(
-        self, key_range: tuple[str, str], index: str | None, order: Any
-    ) -> AsyncIterator[Placed]:
-        """The records of all shards in one order, each shard's as of one moment."""
-        streams = [link.records(key_range, index) for link in self._client.links]
-        try:
-            heads = list(await asyncio.gather(*(anext(stream, None) for stream in streams)))
-            while True:
-                best: int | None = None
-                for place, head in enumerate(heads):
-                    if head is None:
-                        continue
-                    other = None if best is None else heads[best]
-                    if other is None or order(head) < order(other):
-                        best = place
-                if best is None:
-                    return
-                record = heads[best]
-                assert record is not None
-                yield best, record
-                heads[best] = await anext(streams[best], None)
-        except CallFailed as error:
-            raise Unreachable(f"Oxia broke off: {error}") from None
-        finally:
-            for stream in streams:
-                await stream.aclose()  # type: ignore[attr-defined]
+    async def _at(self, group: list[tuple[str, str]]) -> list[Placed]:
+        """The records of index entries that are still there."""
+        group.sort(key=lambda entry: (entry[0], order_key(entry[1])))
+        answers = await asyncio.gather(*(self._client.get(path) for _, path in group))
+        found: list[Placed] = []
+        for (_, path), answer in zip(group, answers, strict=True):
+            if answer.status == pb.OK:
+                answer.key = path
+                found.append((self._client.place_of(path), answer))
+        return found
 
     # --- for a copy ---------------------------------------------------------------------------
 
@@ -111,8 +97,8 @@ class Scanner:
         indexes = await self._indexes()
         numbers: dict[str, int] = {}
         root_told = prefix != ROOT
-        merged = self._merged(("", ""), None, lambda record: keys.server_order(record.key))
-        async with aclosing(merged) as records:  # type: ignore[type-var]
+        streams = [link.records(("", "")) for link in self._client.links]
+        async with aclosing(_merged(streams, _record_order)) as records:  # type: ignore[type-var]
             async for _, record in records:
                 parent = keys.parent_of_sequence_key(record.key)
                 if parent is not None:
@@ -133,10 +119,7 @@ class Scanner:
             *(link.keys_in(keys.INDEX_ENTRIES, internal=True) for link in self._client.links)
         )
         entries = [
-            entry
-            for part in listed
-            for key in part
-            if (entry := keys.index_entry(key)) is not None
+            entry for part in listed for key in part if (entry := keys.index_entry(key)) is not None
         ]
         entries.sort(key=lambda entry: (entry[0], entry[1].index, entry[1].key))
         return {
@@ -145,8 +128,40 @@ class Scanner:
         }
 
 
-def _by_path(item: Placed) -> str:
-    return order_key(item[1].key)
+def _entry_order(entry: str) -> tuple[str, str]:
+    found = keys.index_entry(entry)
+    if found is None:
+        raise ProtocolError(f"no entry of an index: {entry[:200]!r}")
+    return found[1].key, found[0]
+
+
+def _record_order(record: pb.GetResponse) -> tuple[int, bytes]:
+    return keys.server_order(record.key)
+
+
+async def _merged(
+    streams: Sequence[AsyncIterator[T]], order: Callable[[T], Any]
+) -> AsyncIterator[tuple[int, T]]:
+    """What several ordered streams bring, in one order, each with the place of its stream."""
+    try:
+        heads = list(await asyncio.gather(*(anext(stream, None) for stream in streams)))
+        waiting = [(order(head), place) for place, head in enumerate(heads) if head is not None]
+        heapq.heapify(waiting)
+        while waiting:
+            place = waiting[0][1]
+            head = heads[place]
+            assert head is not None
+            yield place, head
+            head = heads[place] = await anext(streams[place], None)
+            if head is None:
+                heapq.heappop(waiting)
+            else:
+                heapq.heapreplace(waiting, (order(head), place))
+    except CallFailed as error:
+        raise Unreachable(f"Oxia broke off: {error}") from None
+    finally:
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]
 
 
 def _record(record: pb.GetResponse, number: int, indexes: Sequence[IndexKey]) -> Record:

@@ -197,9 +197,7 @@ class SessionKeeper:
                 if isinstance(answer, BaseException) and not isinstance(answer, CallFailed):
                     raise answer
             reachable = not any(isinstance(answer, CallFailed) for answer in answers)
-            if False in answers:
-                await self._replace()
-            elif self._runtime.clock.monotonic_s() >= self.lease.lost_at_s:
+            if False in answers or self._runtime.clock.monotonic_s() >= self.lease.lost_at_s:
                 await self._replace()
             elif reachable != self._connected:
                 self.news.publish(

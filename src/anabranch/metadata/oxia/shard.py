@@ -6,7 +6,13 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, OutcomeUnknown, ProtocolError, Unreachable
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    OutcomeUnknown,
+    ProtocolError,
+    Unreachable,
+)
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.requests import SERVICE, M, WriteOperation, WriteQueue, parse
 from anabranch.runtime.channels import CallFailed, Channel, Exchange
@@ -118,9 +124,7 @@ class ShardLink:
             if not self._tasks.closed:
                 self._tasks.spawn("oxia-read", self._read(part))
 
-    async def _read(
-        self, part: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]
-    ) -> None:
+    async def _read(self, part: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]) -> None:
         request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])
 
         async def attempt() -> list[pb.GetResponse]:
@@ -157,43 +161,32 @@ class ShardLink:
             include_internal_keys=internal,
         )
 
+    async def key_stream(
+        self, keys: tuple[str, str], *, internal: bool = False
+    ) -> AsyncIterator[str]:
+        """The keys in a range as of one moment; `CallFailed` if they break off."""
+        request = self._range(keys, internal=internal)
+        async with aclosing(self.stream("List", request, pb.ListResponse)) as answers:  # type: ignore[type-var]
+            async for answer in answers:
+                for key in answer.keys:
+                    yield key
+
     async def keys_in(self, keys: tuple[str, str], *, internal: bool = False) -> list[str]:
         """The keys in a range, all of them."""
 
         async def attempt() -> list[str]:
-            found: list[str] = []
-            request = self._range(keys, internal=internal)
-            async with aclosing(self.stream("List", request, pb.ListResponse)) as answers:  # type: ignore[type-var]
-                async for answer in answers:
-                    found += answer.keys
-            return found
+            return [key async for key in self.key_stream(keys, internal=internal)]
 
         found: list[str] = await self.again("listing", attempt)
         return found
 
-    async def any_in(self, keys: tuple[str, str], *, but: str) -> bool:
-        """Whether there is any key in a range, other than one."""
-
-        async def attempt() -> bool:
-            request = self._range(keys)
-            async with aclosing(self.stream("List", request, pb.ListResponse)) as answers:  # type: ignore[type-var]
-                async for answer in answers:
-                    if any(key != but for key in answer.keys):
-                        return True
-            return False
-
-        found: bool = await self.again("listing", attempt)
-        return found
-
-    async def page(
-        self, keys: tuple[str, str], index: str | None = None
-    ) -> tuple[list[pb.GetResponse], bool]:
+    async def page(self, keys: tuple[str, str]) -> tuple[list[pb.GetResponse], bool]:
         """The first records in a range, bounded in number and bytes, and whether that was all."""
 
         async def attempt() -> tuple[list[pb.GetResponse], bool]:
             found: list[pb.GetResponse] = []
             size_bytes = 0
-            async with aclosing(self.records(keys, index)) as records:  # type: ignore[type-var]
+            async with aclosing(self.records(keys)) as records:  # type: ignore[type-var]
                 async for record in records:
                     if (
                         len(found) >= limits.METADATA_PAGE_NODES_MAX
@@ -208,10 +201,10 @@ class ShardLink:
         return page
 
     async def records(
-        self, keys: tuple[str, str], index: str | None = None, *, internal: bool = False
+        self, keys: tuple[str, str], index: str | None = None
     ) -> AsyncIterator[pb.GetResponse]:
         """The records in a range as of one moment; `CallFailed` if they break off."""
-        request = self._range(keys, index, internal=internal)
+        request = self._range(keys, index)
         async with aclosing(self.stream("RangeScan", request, pb.RangeScanResponse)) as answers:  # type: ignore[type-var]
             async for answer in answers:
                 for record in answer.records:
@@ -278,9 +271,7 @@ class ShardLink:
 
     def _lost(self, reason: str) -> None:
         for future in self._queue.lost():
-            _settle(
-                future, OutcomeUnknown(f"a write to Oxia's shard {self.number}: {reason}")
-            )
+            _settle(future, OutcomeUnknown(f"a write to Oxia's shard {self.number}: {reason}"))
 
     def _give_up(self, error: AnabranchError) -> None:
         for future in self._queue.drop():

@@ -46,7 +46,9 @@ class OxiaStore:
 
     fencing = Fencing.LEASE
 
-    def __init__(self, client: OxiaClient, feed: Feed, sessions: SessionKeeper, runtime: Runtime) -> None:
+    def __init__(
+        self, client: OxiaClient, feed: Feed, sessions: SessionKeeper, runtime: Runtime
+    ) -> None:
         """Use `open`."""
         self._client = client
         self._feed = feed

@@ -77,7 +77,9 @@ class Writer:
         if operation.guard is not None:
             await self._check_guard(operation.guard)
         if isinstance(operation, Put):
-            stat = await (self._put_next(operation) if operation.sequential else self._put(operation))
+            stat = await (
+                self._put_next(operation) if operation.sequential else self._put(operation)
+            )
         else:
             stat = None
             await self._delete(operation)
