@@ -6,7 +6,7 @@ at this level: in the simulation another store stands in its place.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 Headers = Sequence[tuple[str, str]]
 
@@ -32,6 +32,9 @@ class Security:
 
     def __repr__(self) -> str:
         return f"Security(tls={self.tls}, token={'set' if self.token else 'none'})"
+
+
+OPEN_TO_ALL: Final = Security()
 
 
 class Replies(Protocol):

@@ -17,7 +17,7 @@ from anabranch.metadata.oxia.requests import SERVICE, WriteOperation
 from anabranch.metadata.oxia.routing import ShardMap, parse_assignments
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.runtime import Runtime
-from anabranch.runtime.channels import CallFailed, Channel, Security
+from anabranch.runtime.channels import OPEN_TO_ALL, CallFailed, Channel, Security
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
@@ -44,7 +44,7 @@ class OxiaClient:
 
     @classmethod
     async def open(
-        cls, runtime: Runtime, address: OxiaAddress, security: Security = Security()
+        cls, runtime: Runtime, address: OxiaAddress, security: Security = OPEN_TO_ALL
     ) -> "OxiaClient":
         """Ask a server for the shards of a namespace, and connect to their leaders.
 

@@ -7,6 +7,7 @@ as long as the server keeps it; if it did not, the history has a gap.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Unreachable
@@ -79,8 +80,10 @@ class Feed:
     def close(self) -> None:
         """Let nobody wait any longer."""
         error = AlreadyClosed("the metadata store was closed")
-        waiting = [future for futures in self._wanted.values() for future in futures]
-        for future in (*waiting, *(item[2] for item in self._awaited)):
+        waiting: list[asyncio.Future[Any]] = [item[2] for item in self._awaited]
+        for futures in self._wanted.values():
+            waiting += futures
+        for future in waiting:
             if not future.done():
                 future.set_exception(error)
                 future.exception()

@@ -2,8 +2,7 @@
 
 Keys are the paths themselves, as Pulsar writes them. Oxia sorts by the number of slashes first and
 then by bytes, with "/" above every other byte. So the children of a node lie together, but a
-subtree does not: each of its levels is a range of its own. No name has control characters, so
-"\\x00" stands below every name.
+subtree does not: each of its levels is a range of its own.
 
 What is ours alone and no path has keys without a leading slash, where no path can be.
 """

@@ -60,9 +60,10 @@ class WriteQueue:
         self._in_flight: deque[list[_Waiting]] = deque()
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
-        return not self._waiting and not self._in_flight
+    def owners(self) -> list[Any]:
+        """Whose operations wait or are under way."""
+        sent = [item.owner for taken in self._in_flight for item in taken]
+        return sent + [item.owner for item in self._waiting]
 
     def add(self, operation: WriteOperation, owner: Any) -> None:
         """Let an operation wait; `owner` is who gets the answer."""
@@ -106,7 +107,7 @@ class WriteQueue:
         if not self._in_flight:
             raise ProtocolError("an answer to a write that was never sent")
         taken = self._in_flight[0]
-        answers = [*response.puts, *response.deletes, *response.delete_ranges]
+        answers: list[WriteAnswer] = [*response.puts, *response.deletes, *response.delete_ranges]
         if len(answers) != len(taken):
             raise ProtocolError(f"{len(answers)} answers to {len(taken)} writes")
         self._in_flight.popleft()

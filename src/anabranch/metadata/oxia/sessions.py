@@ -7,6 +7,7 @@ client can tell whose a record is.
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from anabranch import limits
@@ -159,14 +160,13 @@ class SessionKeeper:
             if (session_id := self._ids.get(link.number)) is None:
                 return
             request = pb.SessionRequest(shard=link.number, session_id=session_id)
-            try:
+            # If that fails it is over already, or runs out by itself.
+            with suppress(CallFailed):
                 await link.channel.ask(
                     f"{SERVICE}CloseSession",
                     request.SerializeToString(),
                     timeout_s=self.lease.timeout_s / 6,
                 )
-            except CallFailed:
-                pass  # it is over already, or runs out by itself
 
         await asyncio.gather(*map(end, self._links))
         self._ids = {}

@@ -57,12 +57,9 @@ class ShardLink:
     async def close(self) -> None:
         """Wait for writes under way; those who ask afterwards are refused."""
         self._closed = True
-        try:
-            async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
-                while not self._queue.empty:
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            self._lost("the store was closed before the answer")
+        if owners := self._queue.owners:
+            await asyncio.wait(owners, timeout=limits.OXIA_OPEN_S_MAX)
+        self._lost("the store was closed before the answer")
         self._give_up(AlreadyClosed("the metadata store was closed"))
 
     # --- single calls -------------------------------------------------------------------------

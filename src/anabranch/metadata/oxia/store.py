@@ -38,7 +38,7 @@ from anabranch.metadata.store import (
 )
 from anabranch.metadata.watching import Readership
 from anabranch.runtime import Runtime
-from anabranch.runtime.channels import Security
+from anabranch.runtime.channels import OPEN_TO_ALL, Security
 
 
 class OxiaStore:
@@ -65,7 +65,7 @@ class OxiaStore:
         url: str,
         *,
         session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
-        security: Security = Security(),
+        security: Security = OPEN_TO_ALL,
     ) -> "OxiaStore":
         """Connect to the namespace that `oxia://host:port/namespace` names.
 
