@@ -105,7 +105,10 @@ class OxiaClient:
                 refused = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
                 if (refused or error.code == "NOT_FOUND") and not opened.done():
                     kind = ConfigError if refused else NotFound
-                    opened.set_exception(kind(f"Oxia at {self._address.server}: {error.detail}"))
+                    server, namespace = self._address
+                    opened.set_exception(
+                        kind(f"namespace {namespace!r} of Oxia at {server}: {error.detail}")
+                    )
                     return
             except (ProtocolError, NotFound) as error:
                 if not opened.done():

@@ -42,11 +42,31 @@ def in_order(batch: pb.NotificationBatch) -> list[pb.NotificationEntry]:
     )
 
 
+def events_of(
+    epoch: int, offsets: tuple[int, ...], place: int, batch: pb.NotificationBatch
+) -> list[Event] | None:
+    """The changes of one log entry of one shard, seen at these offsets. Pure.
+
+    None if a range was deleted: nobody says which keys were in it.
+    """
+    entries = in_order(batch)
+    events: list[Event] = []
+    for number, entry in enumerate(entries, 1):
+        position = Position(offsets, place, number)
+        if number == len(entries):
+            position = Position((*offsets[:place], batch.offset, *offsets[place + 1 :]))
+        kind = _KINDS.get(entry.value.type)
+        if kind is None:
+            return None
+        events.append(Event(kind, entry.key, revision_of(epoch, position)))
+    return events
+
+
 class Feed:
     """The history of changes as this client sees it."""
 
     def __init__(self, links: Sequence[ShardLink], tasks: Tasks) -> None:
-        self._links = links
+        self.links = links
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self.epoch = epoch_of([link.number for link in links])
@@ -56,6 +76,7 @@ class Feed:
         self.history = EventHistory(Revision(self.epoch, 0))
         self.begin = self.history.newest
         """Where the history begins; what was written before it has no place of its own."""
+        self.begin_position = Position((-1,) * len(links))
         self._settled = [-1] * len(links)
         self._known: OrderedDict[tuple[str, int], Revision] = OrderedDict()
         self._wanted: dict[tuple[str, int], list[asyncio.Future[Revision]]] = {}
@@ -64,13 +85,13 @@ class Feed:
 
     async def open(self) -> None:
         """Find out where every shard is, and follow from there."""
-        for place in range(len(self._links)):
+        for place in range(len(self.links)):
             self._tasks.spawn(f"oxia-feed-{place}", self._follow(place))
         await self._opened
         answers = await asyncio.gather(
             *(
                 link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
-                for link in self._links
+                for link in self.links
             )
         )
         for place, answer in enumerate(answers):
@@ -91,7 +112,7 @@ class Feed:
     # --- following ----------------------------------------------------------------------------
 
     async def _follow(self, place: int) -> None:
-        link = self._links[place]
+        link = self.links[place]
         while True:
             offset = self._offsets[place]
             request = pb.NotificationsRequest(shard=link.number, start_offset_exclusive=offset)
@@ -112,7 +133,7 @@ class Feed:
         if offset is None:
             return
         try:
-            here = await self._links[place].keys_in(keys.notifications_at(offset), internal=True)
+            here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
         except (Unreachable, AlreadyClosed):
             return
         if not here:
@@ -136,37 +157,30 @@ class Feed:
         if None in self._offsets:
             return
         self._opened.set_result(None)
-        self.history.forget(self._revision())
-        self.begin = self.history.newest
+        self._begin_here()
         for early_place, early in self._early:
             self._publish(early_place, early)
         self._early.clear()
 
-    def _revision(self, place: int = 0, seen: int = 0) -> Revision:
-        offsets = tuple(-1 if offset is None else offset for offset in self._offsets)
-        return revision_of(self.epoch, Position(offsets, place, seen))
+    @property
+    def _position(self) -> Position:
+        return Position(tuple(-1 if offset is None else offset for offset in self._offsets))
+
+    def _begin_here(self) -> None:
+        self.begin_position = self._position
+        self.begin = revision_of(self.epoch, self.begin_position)
+        self.history.forget(self.begin)
 
     def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
-        entries = in_order(batch)
-        events: list[Event] = []
-        gap = False
-        for number, entry in enumerate(entries, 1):
-            if number == len(entries):
-                self._offsets[place] = batch.offset
-                revision = self._revision()
-            else:
-                revision = self._revision(place, number)
-            kind = _KINDS.get(entry.value.type)
-            if kind is None:
-                gap = True  # a range was deleted: nobody says which keys were in it
-                continue
-            events.append(Event(kind, entry.key, revision))
-            if kind is not EventKind.DELETED:
-                self._learn((entry.key, entry.value.version_id), revision)
+        events = events_of(self.epoch, self._position.offsets, place, batch)
         self._offsets[place] = batch.offset
-        self.history.publish(events)
-        if gap:
+        if events is None:
             self._forget()
+            return
+        for entry, event in zip(in_order(batch), events, strict=True):
+            if event.kind is not EventKind.DELETED:
+                self._learn((entry.key, entry.value.version_id), event.revision)
+        self.history.publish(events)
 
     def _learn(self, write: tuple[str, int], revision: Revision) -> None:
         self._known[write] = revision
@@ -177,8 +191,7 @@ class Feed:
                 future.set_result(revision)
 
     def _forget(self) -> None:
-        self.history.forget(self._revision())
-        self.begin = self.history.newest
+        self._begin_here()
         wanted, self._wanted = self._wanted, {}
         for futures in wanted.values():
             for future in futures:
@@ -219,7 +232,7 @@ class Feed:
     async def _catch_up(self, place: int, future: asyncio.Future[None]) -> None:
         try:
             offset = self._offsets[place]
-            later = await self._links[place].keys_in(
+            later = await self.links[place].keys_in(
                 keys.notifications_after(-1 if offset is None else offset), internal=True
             )
             if later:
@@ -242,7 +255,7 @@ class Feed:
 
     async def catch_up_all(self) -> None:
         """`catch_up` with every shard."""
-        await asyncio.gather(*(self.catch_up(place) for place in range(len(self._links))))
+        await asyncio.gather(*(self.catch_up(place) for place in range(len(self.links))))
 
     # --- where writes stand -------------------------------------------------------------------
 
@@ -270,6 +283,17 @@ class Feed:
             self._settled[place] = max(self._settled[place], version)
         return self._known.get((key, version), self.begin)
 
+    def knows(self, revision: Revision) -> bool:
+        """Whether a revision is a point of this very history, and all that followed is known.
+
+        One that another process gave out need not be, even if its number lies between two of ours.
+        """
+        if revision == self.begin:
+            return self.history.reaches(revision)
+        number = self.history.number_after(revision)
+        before = self.history.event_at(number - 1) if number > 0 else None
+        return before is not None and before.revision == revision
+
     def position(self, revision: Revision) -> Position | None:
         """What a revision says of each shard; None for one of another history."""
-        return position_of(revision, self.epoch, len(self._links))
+        return position_of(revision, self.epoch, len(self.links))

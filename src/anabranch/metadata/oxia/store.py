@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, NotFound
+from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.operation_checks import check_operation, split_checked
 from anabranch.metadata.oxia import keys
@@ -13,16 +13,19 @@ from anabranch.metadata.oxia.batching import groups
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.nodes import UNWRITTEN_ROOT, found_from_version, stat_from
+from anabranch.metadata.oxia.positions import Position
 from anabranch.metadata.oxia.requests import parse
 from anabranch.metadata.oxia.restoring import Restorer
+from anabranch.metadata.oxia.resuming import ResumedWatch, events_between
 from anabranch.metadata.oxia.scanning import Scanner
 from anabranch.metadata.oxia.sessions import SessionKeeper, identity_of
 from anabranch.metadata.oxia.writing import Writer
-from anabranch.metadata.paths import ROOT, check_path
+from anabranch.metadata.paths import ROOT, check_path, is_within
 from anabranch.metadata.store import (
     ANY,
     Delete,
     Event,
+    EventKind,
     Expected,
     Fencing,
     Guard,
@@ -38,7 +41,7 @@ from anabranch.metadata.store import (
 )
 from anabranch.metadata.watching import Readership
 from anabranch.runtime import Runtime
-from anabranch.runtime.channels import OPEN_TO_ALL, Security
+from anabranch.runtime.channels import OPEN_TO_ALL, CallFailed, Security
 
 
 class OxiaStore:
@@ -226,7 +229,11 @@ class OxiaStore:
         Without `since`, changes by others that this process had not heard of yet are told, too.
         """
         self._check_open()
-        return self._feed.history.watch(check_path(prefix), since, self._readership)
+        check_path(prefix)
+        if since is None or self._feed.knows(since):
+            return self._feed.history.watch(prefix, since, self._readership)
+        position = self._feed.position(since)
+        return ResumedWatch(self._feed, self._readership, prefix, position)
 
     def changed_since(self, since: Revision, prefix: str = "/") -> AsyncIterator[Event]:
         """See `MetadataStore.changed_since`."""
@@ -235,8 +242,28 @@ class OxiaStore:
 
     async def _changed_since(self, since: Revision, prefix: str) -> AsyncIterator[Event]:
         await self._feed.catch_up_all()
-        async for event in self._feed.history.changed_since(since, prefix):
+        history = self._feed.history
+        newest: dict[str, Event] = {}
+        if not self._feed.knows(since):
+            older = await self._older(self._feed.position(since))
+            if older is None or not history.reaches(self._feed.begin):
+                yield Event(EventKind.GAP, ROOT, history.newest)
+                return
+            newest = {event.path: event for event in older if is_within(prefix, event.path)}
+            since = self._feed.begin
+        async for event in history.changed_since(since, prefix):
+            newest.pop(event.path, None)
+            newest[event.path] = event
+        for event in newest.values():
             yield event
+
+    async def _older(self, position: Position | None) -> list[Event] | None:
+        if position is None:
+            return None
+        try:
+            return await events_between(self._feed, position)
+        except CallFailed as error:
+            raise Unreachable(f"Oxia broke off: {error}") from None
 
     # --- writing ------------------------------------------------------------------------------
 
