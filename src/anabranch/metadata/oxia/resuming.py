@@ -76,7 +76,9 @@ async def _shard_events(
 class ResumedWatch:
     """An endless iterator over the changes below one path. One reader at a time."""
 
-    def __init__(self, feed: Feed, readership: Readership, prefix: str, position: Position) -> None:
+    def __init__(
+        self, feed: Feed, readership: Readership, prefix: str, position: Position | None
+    ) -> None:
         self._feed = feed
         self._readership = readership
         self._prefix = prefix
@@ -90,11 +92,9 @@ class ResumedWatch:
 
     async def __anext__(self) -> Event:
         while self._stream is None:
-            if self._position is None:
-                self._follow(None)
-                break
             try:
-                events = await events_between(self._feed, self._position)
+                known = self._position
+                events = None if known is None else await events_between(self._feed, known)
             except (CallFailed, StopAsyncIteration, Unreachable):
                 # The server is away; changes are told when it is back.
                 await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX)
