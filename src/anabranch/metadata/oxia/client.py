@@ -40,7 +40,7 @@ class OxiaClient:
         self.shard_map: ShardMap | None = None
         self.links: tuple[ShardLink, ...] = ()
         """To every shard, in the order of their numbers."""
-        self._by_number: dict[int, ShardLink] = {}
+        self.links_by_number: dict[int, ShardLink] = {}
 
     @classmethod
     async def open(
@@ -132,7 +132,7 @@ class OxiaClient:
                 )
                 for shard in shard_map.shards
             )
-            self._by_number = {link.number: link for link in self.links}
+            self.links_by_number = {link.number: link for link in self.links}
             return
         if shard_map.numbers != self.shard_map.numbers:
             raise ProtocolError(
@@ -141,14 +141,14 @@ class OxiaClient:
         self.shard_map = shard_map
         for shard in shard_map.shards:
             channel = self._channel(shard.leader)
-            link = self._by_number[shard.number]
+            link = self.links_by_number[shard.number]
             if link.channel is not channel:
                 link.moved(channel)
 
     def link_of(self, key: str) -> ShardLink:
         """The way to the shard of a key, or of a partition key."""
         assert self.shard_map is not None, "open the client first"
-        return self._by_number[self.shard_map.shard_of(key)]
+        return self.links_by_number[self.shard_map.shard_of(key)]
 
     def place_of(self, key: str) -> int:
         """Which of `links` leads to the shard of a key."""

@@ -177,9 +177,10 @@ class Feed:
         if events is None:
             self._forget()
             return
-        for entry, event in zip(in_order(batch), events, strict=True):
+        written = {entry.key: entry.value.version_id for entry in batch.notifications}
+        for event in events:
             if event.kind is not EventKind.DELETED:
-                self._learn((entry.key, entry.value.version_id), event.revision)
+                self._learn((event.path, written[event.path]), event.revision)
         self.history.publish(events)
 
     def _learn(self, write: tuple[str, int], revision: Revision) -> None:

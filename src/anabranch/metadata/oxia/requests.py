@@ -37,7 +37,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 class _Waiting(NamedTuple):
-    operation: WriteOperation
+    operation: WriteOperation | pb.WriteRequest
     owner: Any
 
 
@@ -69,16 +69,26 @@ class WriteQueue:
         """Let an operation wait; `owner` is who gets the answer."""
         self._waiting.append(_Waiting(operation, owner))
 
+    def add_whole(self, request: pb.WriteRequest, owner: Any) -> None:
+        """Let a request of several operations wait; its owner gets all answers in one."""
+        self._waiting.append(_Waiting(request, owner))
+
     def take(self) -> pb.WriteRequest | None:
         """The next request to send; None if nothing waits or enough is under way."""
         if not self._waiting or len(self._in_flight) >= limits.OXIA_REQUESTS_IN_FLIGHT_MAX:
             return None
+        first = self._waiting[0].operation
+        if isinstance(first, pb.WriteRequest):
+            self._in_flight.append([self._waiting.popleft()])
+            return first
         request = pb.WriteRequest(shard=self._shard)
         taken: list[_Waiting] = []
         keys: set[str] = set()
         size_bytes = rank = 0
         while self._waiting and len(taken) < limits.OXIA_REQUEST_OPERATIONS_MAX:
             operation = self._waiting[0].operation
+            if isinstance(operation, pb.WriteRequest):
+                break
             size_bytes += operation.ByteSize()
             if taken and (
                 _rank(operation) < rank
@@ -98,7 +108,9 @@ class WriteQueue:
         self._in_flight.append(taken)
         return request
 
-    def answered(self, response: pb.WriteResponse) -> list[tuple[Any, WriteAnswer]]:
+    def answered(
+        self, response: pb.WriteResponse
+    ) -> list[tuple[Any, WriteAnswer | pb.WriteResponse]]:
         """Whose operations the oldest request carried, each with its answer.
 
         Raises:
@@ -107,6 +119,12 @@ class WriteQueue:
         if not self._in_flight:
             raise ProtocolError("an answer to a write that was never sent")
         taken = self._in_flight[0]
+        whole = taken[0].operation
+        if isinstance(whole, pb.WriteRequest):
+            if len(whole.puts) != len(response.puts):
+                raise ProtocolError(f"{len(response.puts)} answers to {len(whole.puts)} writes")
+            self._in_flight.popleft()
+            return [(taken[0].owner, response)]
         answers: list[WriteAnswer] = [*response.puts, *response.deletes, *response.delete_ranges]
         if len(answers) != len(taken):
             raise ProtocolError(f"{len(answers)} answers to {len(taken)} writes")

@@ -7,7 +7,9 @@ Times cannot be set: they are those of the copy.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from anabranch import limits
 from anabranch.errors import ConflictError, InputError, OutcomeUnknown
@@ -17,6 +19,7 @@ from anabranch.metadata.operation_checks import check_record
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.keys import children_range
 from anabranch.metadata.oxia.nodes import found_from
 from anabranch.metadata.oxia.requests import ABSENT_VERSION
 from anabranch.metadata.oxia.shard import ShardLink
@@ -27,6 +30,14 @@ from anabranch.runtime.channels import CallFailed
 
 _FILLERS_PER_REQUEST = 10_000
 _KNOWN_PARENTS_MAX = 65_536
+_CHUNKS_UNDER_WAY_MAX = 4
+
+
+class _Chunk(NamedTuple):
+    records: int
+    requests: list[pb.WriteRequest]
+    answers: list[asyncio.Future[pb.WriteResponse]]
+    """Of requests that set counts, and then of `requests`."""
 
 
 class Restorer:
@@ -37,62 +48,93 @@ class Restorer:
         self._feed = feed
         self._there: dict[str, None] = {ROOT: None}
         self._largest: dict[int, int] = {}
-        self._chunk: list[Record] = []
-        self._chunk_bytes = 0
+        self._under_way: deque[_Chunk] = deque()
         self.count = 0
 
     async def run(self, records: AsyncIterator[Record]) -> int:
         """Write all; see `MetadataStore.restore`."""
+        chunk: list[Record] = []
+        chunk_bytes = 0
+        # In an empty store nothing is in the way, and nobody needs to look for it.
+        empty = not await self._client.keys_in(children_range(ROOT))
         try:
             async for record in records:
                 check_record(record)
                 if record.session is not None:
                     continue
-                self._chunk.append(record)
-                self._chunk_bytes += len(record.value) + len(record.path)
+                chunk.append(record)
+                chunk_bytes += len(record.value) + len(record.path)
                 if (
-                    len(self._chunk) >= limits.OXIA_REQUEST_OPERATIONS_MAX
-                    or self._chunk_bytes >= limits.OXIA_REQUEST_BYTES_MAX
+                    len(chunk) >= limits.OXIA_REQUEST_OPERATIONS_MAX
+                    or chunk_bytes >= limits.OXIA_REQUEST_BYTES_MAX
                 ):
-                    await self._write_chunk()
-            await self._write_chunk()
+                    await self._write_chunk(chunk, look=not empty)
+                    chunk, chunk_bytes = [], 0
+            await self._write_chunk(chunk, look=not empty)
+            await self._wait_for(0)
         finally:
+            left = [answer for chunk in self._under_way for answer in chunk.answers]
+            await asyncio.gather(*left, return_exceptions=True)
             await asyncio.gather(*map(self._push, self._client.links))
             await self._feed.catch_up_all()
         return self.count
 
-    async def _write_chunk(self) -> None:
-        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
-        answers = await asyncio.gather(
-            *(self._client.get(record.path, value=False) for record in chunk)
-        )
+    async def _wait_for(self, under_way_max: int) -> None:
+        while len(self._under_way) > under_way_max:
+            await self._settle(self._under_way.popleft())
+
+    async def _write_chunk(self, chunk: list[Record], *, look: bool) -> None:
         conflict: ConflictError | None = None
-        for place, (record, answer) in enumerate(zip(chunk, answers, strict=True)):
-            if answer.status == pb.OK:
-                conflict = ConflictError(
-                    f"{record.path} exists already: restore into an empty place"
-                )
-                chunk = chunk[:place]
-                break
+        if look:
+            chunk, conflict = await self._without_conflicts(chunk)
         await self._make_parents(chunk)
-        writes = [self._client.write(self._request(record)) for record in chunk]
-        counts = [
-            self._client.write(
-                pb.PutRequest(
+        requests: dict[int, pb.WriteRequest] = {}
+        counts: dict[int, pb.WriteRequest] = {}
+        for record in chunk:
+            self._add(requests, self._request(record))
+            if record.next_sequence:
+                count = pb.PutRequest(
                     key=keys.sequence_key(record.path),
                     override_modifications_count=record.next_sequence - 1,
                 )
-            )
-            for record in chunk
-            if record.next_sequence
+                self._add(counts, count)
+        answers = [
+            self._client.links_by_number[shard].write(request)
+            for part in (counts, requests)
+            for shard, request in part.items()
         ]
-        for record, answer in zip(chunk, await asyncio.gather(*writes), strict=True):
-            if answer.status != pb.OK:
-                raise ConflictError(f"{record.path} exists already: somebody else writes here")
-            self.count += 1
-        await asyncio.gather(*counts)
+        self._under_way.append(_Chunk(len(chunk), list(requests.values()), answers))
+        await self._wait_for(0 if conflict is not None else _CHUNKS_UNDER_WAY_MAX)
         if conflict is not None:
             raise conflict
+
+    def _add(self, requests: dict[int, pb.WriteRequest], put: pb.PutRequest) -> None:
+        shard = self._client.link_of(put.key).number
+        if shard not in requests:
+            requests[shard] = pb.WriteRequest(shard=shard)
+        requests[shard].puts.append(put)
+
+    async def _settle(self, chunk: _Chunk) -> None:
+        found = await asyncio.gather(*chunk.answers)
+        answers = found[len(found) - len(chunk.requests) :]
+        for request, answer in zip(chunk.requests, answers, strict=True):
+            for put, outcome in zip(request.puts, answer.puts, strict=True):
+                if outcome.status != pb.OK:
+                    raise ConflictError(f"{put.key} exists already: restore into an empty place")
+        self.count += chunk.records
+
+    async def _without_conflicts(
+        self, chunk: list[Record]
+    ) -> tuple[list[Record], ConflictError | None]:
+        answers = await asyncio.gather(
+            *(self._client.get(record.path, value=False) for record in chunk)
+        )
+        for place, (record, answer) in enumerate(zip(chunk, answers, strict=True)):
+            if answer.status == pb.OK:
+                return chunk[:place], ConflictError(
+                    f"{record.path} exists already: restore into an empty place"
+                )
+        return chunk, None
 
     def _request(self, record: Record) -> pb.PutRequest:
         changes = record.native_version

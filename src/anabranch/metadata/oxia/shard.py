@@ -209,16 +209,20 @@ class ShardLink:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def write(self, operation: WriteOperation) -> asyncio.Future[Any]:
-        """Send an operation after those before it; the answer is the server's.
+    def write(self, operation: WriteOperation | pb.WriteRequest) -> asyncio.Future[Any]:
+        """Send an operation, or puts made a request already, after those before it.
 
-        `OutcomeUnknown` if it was sent and not answered, `Unreachable` if it was not sent.
+        The answer is the server's; `OutcomeUnknown` if it was sent and not answered,
+        `Unreachable` if it was not sent.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._closed:
             _settle(future, AlreadyClosed("the metadata store was closed"))
             return future
-        self._queue.add(operation, future)
+        if isinstance(operation, pb.WriteRequest):
+            self._queue.add_whole(operation, future)
+        else:
+            self._queue.add(operation, future)
         # In the next turn, so that what is written together goes together.
         self._loop.call_soon(self._wake.set)
         return future
