@@ -1,7 +1,8 @@
 """The metadata store on Oxia. Only the factory names it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, Unreachable
@@ -60,6 +61,8 @@ class OxiaStore:
         self._scanner = Scanner(client, self._writer)
         self._readership = Readership()
         self._closed = False
+        self._writes = 0
+        self._idle = asyncio.Event()
 
     @classmethod
     async def open(
@@ -140,6 +143,10 @@ class OxiaStore:
         if self._closed:
             return
         self._closed = True
+        if self._writes:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                    await self._idle.wait()
         await asyncio.gather(*(link.close() for link in self._client.links))
         await self._sessions.close()
         self._feed.history.end(self._readership)
@@ -292,25 +299,45 @@ class OxiaStore:
     async def _write(self, operation: Operation) -> Stat | None:
         self._check_open()
         check_operation(operation)
-        return await self._writer.carry_out(operation)
+        with self._writing():
+            return await self._writer.carry_out(operation)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Something is under way that `close` waits for."""
+        self._writes += 1
+        try:
+            yield
+        finally:
+            self._writes -= 1
+            if self._closed and not self._writes:
+                self._idle.set()
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
         """See `MetadataStore.batch`; the order of changes on different shards is open."""
         self._check_open()
         outcomes: list[Outcome] = [None] * len(operations)
-        for places, command in split_checked(operations, outcomes):
-            for group in groups(command, places):
-                results = await asyncio.gather(
-                    *(self._writer.carry_out(operations[place]) for place in group),
-                    return_exceptions=True,
-                )
-                for place, result in zip(group, results, strict=True):
-                    if isinstance(result, BaseException) and not isinstance(result, AnabranchError):
-                        raise result
-                    outcomes[place] = result
+        with self._writing():
+            for places, command in split_checked(operations, outcomes):
+                await self._carry_out(command, places, outcomes)
         return outcomes
+
+    async def _carry_out(
+        self, command: Sequence[Operation], places: Sequence[int], outcomes: list[Outcome]
+    ) -> None:
+        operations = dict(zip(places, command, strict=True))
+        for group in groups(command, places):
+            results = await asyncio.gather(
+                *(self._writer.carry_out(operations[place]) for place in group),
+                return_exceptions=True,
+            )
+            for place, result in zip(group, results, strict=True):
+                if isinstance(result, BaseException) and not isinstance(result, AnabranchError):
+                    raise result
+                outcomes[place] = result
 
     async def restore(self, records: AsyncIterator[Record]) -> int:
         """See `MetadataStore.restore`; times are those of the copy."""
         self._check_open()
-        return await Restorer(self._client, self._feed).run(records)
+        with self._writing():
+            return await Restorer(self._client, self._feed).run(records)

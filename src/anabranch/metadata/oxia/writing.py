@@ -12,6 +12,7 @@ import asyncio
 
 from anabranch import limits
 from anabranch.errors import (
+    AnabranchError,
     BadVersion,
     ConflictError,
     Fenced,
@@ -70,7 +71,7 @@ class Writer:
         self._feed = feed
         self._sessions = sessions
         self._clock = clock
-        self._making: dict[str, asyncio.Future[None]] = {}
+        self._making: dict[str, asyncio.Task[AnabranchError | None]] = {}
 
     async def carry_out(self, operation: Operation) -> Stat | None:
         """Put or delete, under its guard."""
@@ -156,7 +157,13 @@ class Writer:
         return stat_from(path, written, revision, self._sessions.number)
 
     async def _place(self, path: str, written: Found) -> Revision:
-        return await self._feed.written(path, written.version.life)
+        try:
+            async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
+                return await self._feed.written(path, written.version.life)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"{path} was written, but Oxia's notification of it did not come in time"
+            ) from None
 
     async def _put_next(self, put: Put) -> Stat:
         parent = parent_of(f"{put.path}0")
@@ -216,17 +223,22 @@ class Writer:
     async def _make_parent(self, path: str) -> None:
         making = self._making.get(path)
         if making is None:
-            making = self._making[path] = asyncio.get_running_loop().create_future()
-            try:
-                request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
-                answer: pb.PutResponse = await self._client.write(request)
-                if answer.status == pb.OK:
-                    await self._place(path, found_from_version(answer.version))
-            finally:
-                del self._making[path]
-                making.set_result(None)
-        else:
-            await making
+            making = self._client.tasks.spawn("oxia-parent", self._put_parent(path))
+            self._making[path] = making
+            making.add_done_callback(lambda _: self._making.pop(path, None))
+        if (failure := await asyncio.shield(making)) is not None:
+            raise failure
+
+    async def _put_parent(self, path: str) -> AnabranchError | None:
+        """Put an empty node unless there is one; the reason if that failed."""
+        try:
+            request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
+            answer: pb.PutResponse = await self._client.write(request)
+            if answer.status == pb.OK:
+                await self._place(path, found_from_version(answer.version))
+        except AnabranchError as failure:
+            return failure
+        return None
 
     # --- delete -------------------------------------------------------------------------------
 
