@@ -71,6 +71,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self.epoch = epoch_of([link.number for link in links])
         self._offsets: list[int | None] = [None] * len(links)
+        self._missed = [False] * len(links)
         self._early: list[tuple[int, pb.NotificationBatch]] = []
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.history = EventHistory(Revision(self.epoch, 0))
@@ -114,7 +115,7 @@ class Feed:
     async def _follow(self, place: int) -> None:
         link = self.links[place]
         while True:
-            offset = self._offsets[place]
+            offset = None if self._missed[place] else self._offsets[place]
             request = pb.NotificationsRequest(shard=link.number, start_offset_exclusive=offset)
             stream = link.stream("GetNotifications", request, pb.NotificationBatch)
             try:
@@ -130,22 +131,23 @@ class Feed:
     async def _check_gap(self, place: int) -> None:
         """After a break: if the server forgot where we are, it may have forgotten more."""
         offset = self._offsets[place]
-        if offset is None:
+        if offset is None or self._missed[place]:
             return
         try:
             here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
         except (Unreachable, AlreadyClosed):
             return
         if not here:
-            self._offsets[place] = None  # the next marker says where to go on
+            self._missed[place] = True  # the next marker says where to go on
 
     def _take(self, place: int, batch: pb.NotificationBatch) -> None:
         if not self._opened.done():
             self._take_early(place, batch)
-        elif self._offsets[place] is None:
+        elif self._missed[place]:
+            self._missed[place] = False
             self._offsets[place] = batch.offset
             self._forget()
-        elif batch.offset > (self._offsets[place] or -1) or self._offsets[place] == -1:
+        elif batch.offset > self._offset(place):
             self._publish(place, batch)
         self._reached(place)
 
@@ -164,7 +166,11 @@ class Feed:
 
     @property
     def _position(self) -> Position:
-        return Position(tuple(-1 if offset is None else offset for offset in self._offsets))
+        return Position(tuple(map(self._offset, range(len(self.links)))))
+
+    def _offset(self, place: int) -> int:
+        offset = self._offsets[place]
+        return -1 if offset is None else offset
 
     def _begin_here(self) -> None:
         self.begin_position = self._position
@@ -202,8 +208,8 @@ class Feed:
     # --- being up to date ---------------------------------------------------------------------
 
     def _reached(self, place: int) -> None:
-        offset = self._offsets[place]
-        if offset is None or not self._awaited:
+        offset = self._offset(place)
+        if not self._awaited:
             return
         still: list[tuple[int, int, asyncio.Future[None]]] = []
         for item in self._awaited:
@@ -232,9 +238,8 @@ class Feed:
 
     async def _catch_up(self, place: int, future: asyncio.Future[None]) -> None:
         try:
-            offset = self._offsets[place]
             later = await self.links[place].keys_in(
-                keys.notifications_after(-1 if offset is None else offset), internal=True
+                keys.notifications_after(self._offset(place)), internal=True
             )
             if later:
                 reached: asyncio.Future[None] = self._loop.create_future()
