@@ -82,6 +82,7 @@ class OnOxia:
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M2", part="oxia")
 class TestOxiaConditionalWrites(OnOxia, ConditionalWrites):
     pass
 
@@ -97,11 +98,13 @@ class TestOxiaHostileInput(OnOxia, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M7", part="oxia")
 class TestOxiaScanAndChildren(OnOxia, ScanAndChildren):
     many = 10_000
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M6", part="oxia")
 class TestOxiaBatching(OnOxia, Batching):
     async def test_large_batch(self, store: MetadataStore, server: Oxia) -> None:
         operations = [Put(f"/n/{i:04}", b"%d" % i) for i in range(3500)]
@@ -111,16 +114,19 @@ class TestOxiaBatching(OnOxia, Batching):
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M5", part="oxia")
 class TestOxiaWatching(OnOxia, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M3", part="oxia")
 class TestOxiaSessions(OnOxia, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="oxia")
+@pytest.mark.goal("core.M4", part="oxia")
 class TestOxiaSequences(OnOxia, Sequences):
     pass
 

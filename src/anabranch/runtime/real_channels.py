@@ -24,6 +24,13 @@ def _failed(error: Any) -> CallFailed:
     return CallFailed(error.code().name, error.details() or "")
 
 
+def headers_of(security: Security) -> Headers:
+    """What every call says of who we are."""
+    if security.token is None:
+        return ()
+    return (("authorization", f"Bearer {security.token}"),)
+
+
 class GrpcReplies:
     """A call whose messages are read one by one."""
 
@@ -107,9 +114,7 @@ class GrpcChannels:
             raise ConfigError(
                 "this needs gRPC, which is not installed: pip install 'anabranch[oxia]'"
             ) from None
-        headers: list[tuple[str, str]] = []
-        if security.token is not None:
-            headers.append(("authorization", f"Bearer {security.token}"))
+        headers = headers_of(security)
         if security.tls:
             credentials = grpc.ssl_channel_credentials(security.trusted_certificates)
             return GrpcChannel(
