@@ -11,6 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from anabranch import limits
 from anabranch.errors import ConfigError
+from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 
 SettingValue = str | int | float | bool
@@ -139,11 +140,15 @@ def _store(text: str) -> str | None:
 
 
 def _metadata_store(text: str) -> str | None:
-    if not text.startswith(f"{SCHEME}:"):
+    oxia = text.startswith(f"{oxia_address.SCHEME}:")
+    if not oxia and not text.startswith(f"{SCHEME}:"):
         wrong = _store(text)
-        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT"
+        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT, nor oxia://HOST:PORT/NAMESPACE"
     try:
-        parse_addresses(text)
+        if oxia:
+            oxia_address.parse_address(text)
+        else:
+            parse_addresses(text)
     except ConfigError as error:
         return f"is wrong: {error}"
     return None
@@ -194,6 +199,7 @@ class Settings:
         "embedded:",
         "Metadata store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
         "`anabranch://HOST:PORT` is served by `anabranch metadata serve`, "
+        "`oxia://HOST:PORT/NAMESPACE` is Oxia (extra `oxia`), "
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
     )
