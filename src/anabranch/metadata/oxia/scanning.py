@@ -13,8 +13,8 @@ from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.nodes import found_from_version
+from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.sessions import session_of
-from anabranch.metadata.oxia.writing import Writer
 from anabranch.metadata.paths import ROOT, is_within, order_key
 from anabranch.metadata.store import IndexKey, Record
 from anabranch.runtime.channels import CallFailed
@@ -27,9 +27,9 @@ Placed = tuple[int, pb.GetResponse]
 class Scanner:
     """Walks over the records of all shards."""
 
-    def __init__(self, client: OxiaClient, writer: Writer) -> None:
+    def __init__(self, client: OxiaClient, occupancy: Occupancy) -> None:
         self._client = client
-        self._writer = writer
+        self._occupancy = occupancy
 
     # --- in path order ------------------------------------------------------------------------
 
@@ -52,11 +52,9 @@ class Scanner:
         while not whole:
             page, whole = await self._client.page((first, end))
             page = [item for item in page if item[1].key != ROOT]
-            occupied = await asyncio.gather(
-                *(self._writer.has_children(record.key) for _, record in page)
-            )
-            for item in zip(page, occupied, strict=True):
-                yield item
+            occupied = await self._occupancy.among([record.key for _, record in page])
+            for item in page:
+                yield item, item[1].key in occupied
             if page:
                 first = f"{page[-1][1].key}\x00"
 

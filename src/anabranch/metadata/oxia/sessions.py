@@ -6,9 +6,9 @@ client can tell whose a record is.
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import ConfigError, Unreachable
@@ -21,6 +21,7 @@ from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import SessionEvent
 from anabranch.runtime import Runtime
 from anabranch.runtime.channels import CallFailed
+from anabranch.runtime.tasks import Tasks
 
 _IDENTITY: Final = "anabranch-"
 _TICKS_PER_TIMEOUT: Final = 12
@@ -101,6 +102,7 @@ class SessionKeeper:
         self._links = links
         self._alive = False
         self._connected = True
+        self._keeping: asyncio.Task[Any] | None = None
 
     @property
     def identity(self) -> str:
@@ -116,7 +118,7 @@ class SessionKeeper:
         """Before this no shard can have ended the session."""
         return self.lease.valid_until_s if self._alive else -math.inf
 
-    async def open(self, spawn: Callable[..., object]) -> None:
+    async def open(self, tasks: Tasks) -> None:
         """Begin the first session.
 
         Raises:
@@ -126,11 +128,14 @@ class SessionKeeper:
             await self._begin()
         except CallFailed as error:
             raise Unreachable(f"no session at Oxia: {error}") from None
-        spawn("oxia-session", self._keep())
+        self._keeping = tasks.spawn("oxia-session", self._keep())
 
     async def close(self) -> None:
         """End the session, and with it its records."""
         self._alive = False
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         await self._end_everywhere()
         self.news.close()
 

@@ -177,6 +177,18 @@ class ShardLink:
         found: list[str] = await self.again("listing", attempt)
         return found
 
+    async def any_in(self, keys: tuple[str, str]) -> bool:
+        """Whether there is any key in a range."""
+
+        async def attempt() -> bool:
+            async with aclosing(self.key_stream(keys)) as listed:  # type: ignore[type-var]
+                async for _ in listed:
+                    return True
+            return False
+
+        found: bool = await self.again("listing", attempt)
+        return found
+
     async def page(self, keys: tuple[str, str]) -> tuple[list[pb.GetResponse], bool]:
         """The first records in a range, bounded in number and bytes, and whether that was all."""
 

@@ -14,6 +14,7 @@ from anabranch.metadata.oxia.batching import groups
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.nodes import UNWRITTEN_ROOT, found_from_version, stat_from
+from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.positions import Position
 from anabranch.metadata.oxia.requests import parse
 from anabranch.metadata.oxia.restoring import Restorer
@@ -57,8 +58,9 @@ class OxiaStore:
         self._client = client
         self._feed = feed
         self._sessions = sessions
-        self._writer = Writer(client, feed, sessions, runtime.clock)
-        self._scanner = Scanner(client, self._writer)
+        occupancy = Occupancy(client)
+        self._writer = Writer(client, feed, sessions, occupancy, runtime.clock)
+        self._scanner = Scanner(client, occupancy)
         self._readership = Readership()
         self._closed = False
         self._writes = 0
@@ -85,7 +87,7 @@ class OxiaStore:
             sessions = SessionKeeper(runtime, client.links, session_timeout_s)
             feed = Feed(client.links, client.tasks)
             await feed.open()
-            await sessions.open(client.tasks.spawn)
+            await sessions.open(client.tasks)
         except BaseException:
             await client.close()
             raise

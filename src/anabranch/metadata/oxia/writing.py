@@ -35,6 +35,7 @@ from anabranch.metadata.oxia.nodes import (
     mismatch,
     stat_from,
 )
+from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.requests import ABSENT_VERSION
 from anabranch.metadata.oxia.sessions import SessionKeeper
 from anabranch.metadata.paths import ROOT, ancestors_of, parent_of
@@ -65,11 +66,17 @@ class Writer:
     """Carries out single writes; many at a time share requests."""
 
     def __init__(
-        self, client: OxiaClient, feed: Feed, sessions: SessionKeeper, clock: Clock
+        self,
+        client: OxiaClient,
+        feed: Feed,
+        sessions: SessionKeeper,
+        occupancy: Occupancy,
+        clock: Clock,
     ) -> None:
         self._client = client
         self._feed = feed
         self._sessions = sessions
+        self._occupancy = occupancy
         self._clock = clock
         self._making: dict[str, asyncio.Task[AnabranchError | None]] = {}
 
@@ -242,26 +249,12 @@ class Writer:
 
     # --- delete -------------------------------------------------------------------------------
 
-    async def has_children(self, path: str) -> bool:
-        """Whether any key is directly below a path."""
-        first = "/" if path == ROOT else f"{path}/"
-        request = pb.GetRequest(key=first, comparison=pb.CEILING)
-        if path == ROOT:
-            request.comparison = pb.HIGHER
-        answers = await asyncio.gather(*(link.get(request) for link in self._client.links))
-        return any(
-            answer.status == pb.OK
-            and answer.key.startswith(first)
-            and "/" not in answer.key[len(first) :]
-            for answer in answers
-        )
-
     async def _delete(self, delete: Delete) -> None:
         path = delete.path
         if path == ROOT:
             raise InvalidPath("the root '/' cannot be deleted")
         for _ in range(limits.OXIA_WRITE_TRIES_MAX):
-            found, occupied = await asyncio.gather(self.look(path), self.has_children(path))
+            found, occupied = await asyncio.gather(self.look(path), self._occupancy.of(path))
             if found is None:
                 raise NotFound(f"no node at {path}")
             if (refusal := mismatch(path, found, delete.expected)) is not None:
