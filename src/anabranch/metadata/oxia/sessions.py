@@ -186,7 +186,8 @@ class SessionKeeper:
                 f"{SERVICE}KeepAlive", request.SerializeToString(), timeout_s=timeout_s
             )
         except CallFailed as error:
-            if error.code == "NOT_FOUND":
+            # A server that has just begun says the same of the whole shard.
+            if error.code == "NOT_FOUND" and "session" in error.detail:
                 return False
             raise
         self.lease.renewed(link.number, sent_s)
