@@ -144,6 +144,8 @@ OXIA_WRITE_TRIES_MAX: Final = 100
 OXIA_PRESERVED_VERSION_MAX: Final = 1_000_000
 """Larger versions keep their count of changes, but not Oxia's own number: no shard could be pushed
 beyond it in reasonable time."""
+OXIA_REMEMBERED_NODES_MAX: Final = 10_000
+"""Nodes whose last known state saves a look before the next write."""
 OXIA_LISTED_KEYS_MAX: Final = 20_000
 """Keys that are listed to learn which of many siblings have children; then each is asked for."""
 OXIA_SHARDS_MAX: Final = 65_536

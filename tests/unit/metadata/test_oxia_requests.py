@@ -149,6 +149,7 @@ class TestGroups:
             (Put("/a", b""), Delete("/a/b")),
             (Delete("/a/b/c"), Delete("/a")),
             (Put("/f", b""), Put("/x", b"", guard=Guard("/f", Version(0, 0)))),
+            (Delete("/x", guard=Guard("/f", Version(0, 0))), Put("/f", b"")),
             (Put("/q/n-", b"", sequential=True), Put("/q/m-", b"", sequential=True)),
             (Put("/q", b"", ephemeral=True), Put("/q/n-", b"", sequential=True)),
             (Put("/", b"", sequential=True), Put("/x", b"", sequential=True)),

@@ -15,10 +15,11 @@ class _Group:
         self.places: list[int] = []
         self._paths: set[str] = set()
         self._above: set[str] = set()
+        self._guards: set[str] = set()
 
     def takes(self, operation: Operation) -> bool:
         path = _touched(operation)
-        if path in self._paths or path in self._above:
+        if path in self._paths or path in self._above or path in self._guards:
             return False
         if operation.guard is not None and operation.guard.path in self._paths:
             return False
@@ -29,6 +30,8 @@ class _Group:
         self.places.append(place)
         self._paths.add(path)
         self._above.update(ancestors_of(path))
+        if operation.guard is not None:
+            self._guards.add(operation.guard.path)
 
 
 def _touched(operation: Operation) -> str:

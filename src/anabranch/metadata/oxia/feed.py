@@ -78,6 +78,10 @@ class Feed:
         self.begin = self.history.newest
         """Where the history begins; what was written before it has no place of its own."""
         self.begin_position = Position((-1,) * len(links))
+        self.lasting: dict[str, None] = {}
+        """Nodes without an owner that were seen lately, and not told to be deleted since."""
+        self.deletions = 0
+        """How many were told: what was read before one may be out of date."""
         self._settled = [-1] * len(links)
         self._known: OrderedDict[tuple[str, int], Revision] = OrderedDict()
         self._wanted: dict[tuple[str, int], list[asyncio.Future[Revision]]] = {}
@@ -185,7 +189,10 @@ class Feed:
             return
         written = {entry.key: entry.value.version_id for entry in batch.notifications}
         for event in events:
-            if event.kind is not EventKind.DELETED:
+            if event.kind is EventKind.DELETED:
+                self.deletions += 1
+                self.lasting.pop(event.path, None)
+            else:
                 self._learn((event.path, written[event.path]), event.revision)
         self.history.publish(events)
 
@@ -198,6 +205,8 @@ class Feed:
                 future.set_result(revision)
 
     def _forget(self) -> None:
+        self.deletions += 1
+        self.lasting.clear()
         self._begin_here()
         wanted, self._wanted = self._wanted, {}
         for futures in wanted.values():

@@ -78,6 +78,7 @@ class Writer:
         self._sessions = sessions
         self._occupancy = occupancy
         self._clock = clock
+        self._remembered: dict[str, Found] = {}
         self._making: dict[str, asyncio.Task[AnabranchError | None]] = {}
 
     async def carry_out(self, operation: Operation) -> Stat | None:
@@ -122,8 +123,8 @@ class Writer:
 
     async def _put(self, put: Put) -> Stat:
         for _ in range(limits.OXIA_WRITE_TRIES_MAX):
-            found = None
-            if put.expected is not Condition.ABSENT or put.path == ROOT:
+            found = self._recall(put)
+            if found is None and (put.expected is not Condition.ABSENT or put.path == ROOT):
                 found = await self.look(put.path)
             if (refusal := mismatch(put.path, found, put.expected)) is not None:
                 raise refusal
@@ -135,6 +136,21 @@ class Writer:
             if put.expected is not Condition.ANY:
                 raise BadVersion(put.path, "somebody else was first")
         raise ConflictError(f"{put.path} changes too often to be written")
+
+    def _recall(self, put: Put) -> Found | None:
+        """What the node was when this client last wrote it, once, if the put may rely on it.
+
+        The write is conditional on it: if it is not so any more, nothing happens.
+        """
+        found = self._remembered.pop(put.path, None)
+        if found is None or put.expected is Condition.ANY or put.expected == found.version:
+            return found
+        return None
+
+    def _remember(self, path: str, found: Found) -> None:
+        self._remembered[path] = found
+        if len(self._remembered) > limits.OXIA_REMEMBERED_NODES_MAX:
+            del self._remembered[next(iter(self._remembered))]
 
     async def _try_put(self, put: Put, path: str, found: Found | None) -> Stat | None:
         """Write if the node still is as it was found; None if it is not."""
@@ -161,6 +177,7 @@ class Writer:
             return None
         written = found_from_version(answer.version)
         revision = await self._place(path, written)
+        self._remember(path, written)
         return stat_from(path, written, revision, self._sessions.number)
 
     async def _place(self, path: str, written: Found) -> Revision:
@@ -204,11 +221,16 @@ class Writer:
 
     async def _ensure_parents(self, path: str) -> None:
         parent = parent_of(path)
-        if parent == ROOT:
+        if parent == ROOT or parent in self._feed.lasting:
             return
+        deletions = self._feed.deletions
         above = await self.look(parent)
         if above is not None:
             self._refuse_owned(path, parent, above)
+            if deletions == self._feed.deletions:
+                self._feed.lasting[parent] = None
+                if len(self._feed.lasting) > limits.OXIA_REMEMBERED_NODES_MAX:
+                    del self._feed.lasting[next(iter(self._feed.lasting))]
             return
         ancestors = list(ancestors_of(path))
         found = await asyncio.gather(*map(self.look, ancestors))
