@@ -193,6 +193,8 @@ class Restorer:
             return
         answer = await link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
         last = int(answer.value) if answer.status == pb.OK else -1
+        if last > largest:
+            return
         while last <= largest:
             count = min(largest + 1 - last, _FILLERS_PER_REQUEST)
             filler = pb.PutRequest(key=keys.FILLER)
@@ -204,5 +206,4 @@ class Restorer:
                     f"shard {link.number} was not pushed above version {largest}: {error}"
                 ) from None
             last = max(put.version.version_id for put in written.puts)
-        if largest >= 0:
-            await link.write(pb.DeleteRequest(key=keys.FILLER))
+        await link.write(pb.DeleteRequest(key=keys.FILLER))
