@@ -1,5 +1,6 @@
 """gRPC behind the door of `channels`. The library is loaded when the first channel is opened."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -51,8 +52,6 @@ class GrpcReplies:
 
     async def send(self, message: bytes) -> None:
         """See `Exchange.send`."""
-        import asyncio
-
         import grpc
 
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from anabranch.errors import ConfigError
 from anabranch.runtime.channels import CallFailed, Security
 from anabranch.runtime.real_channels import GrpcChannels
 
@@ -99,6 +101,12 @@ async def test_errors_have_a_code_and_a_reason(serve: Serve) -> None:
         await channel.ask("/s/Ask", b"wait", timeout_s=0.05)
     assert late.value.code == "DEADLINE_EXCEEDED"
     await channel.close()
+
+
+async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(ConfigError, match=r"anabranch\[oxia\]"):
+        GrpcChannels().open("127.0.0.1:1", Security())
 
 
 @pytest.mark.goal("core.M11", part="oxia", broken_by="token_is_not_sent")
