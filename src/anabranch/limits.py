@@ -143,6 +143,33 @@ ZOOKEEPER_RESTORED_VERSION_MAX: Final = 1000
 ZOOKEEPER_RESTORED_SEQUENCE_MAX: Final = 1_000_000
 """A node gets its old sequence number by making and removing so many children."""
 
+# --- servers reached by gRPC -------------------------------------------------------------------
+GRPC_MESSAGE_BYTES_MAX: Final = 64 * MIB
+GRPC_KEEP_ALIVE_S: Final = 10
+"""How often an idle connection is tried, and how long the answer may take."""
+OXIA_SESSION_TIMEOUT_S_MIN: Final = 2.0
+OXIA_SESSION_TIMEOUT_S_MAX: Final = 300.0
+"""What the server accepts."""
+OXIA_CALL_S_MAX: Final = 30.0
+OXIA_OPEN_S_MAX: Final = 10.0
+OXIA_REQUEST_OPERATIONS_MAX: Final = 1000
+OXIA_REQUEST_BYTES_MAX: Final = 4 * MIB
+"""What one request to a shard carries; more goes as several."""
+OXIA_REQUESTS_IN_FLIGHT_MAX: Final = 8
+"""Write requests of one shard without an answer; further writes gather meanwhile."""
+OXIA_KNOWN_WRITES_MAX: Final = 65_536
+"""Recent writes whose place in history is remembered."""
+OXIA_WRITE_TRIES_MAX: Final = 100
+"""How often an unconditional write is tried again because others write the same node."""
+OXIA_PRESERVED_VERSION_MAX: Final = 1_000_000
+"""Larger versions keep their count of changes, but not Oxia's own number: no shard could be pushed
+beyond it in reasonable time."""
+OXIA_REMEMBERED_NODES_MAX: Final = 10_000
+"""Nodes whose last known state saves a look before the next write."""
+OXIA_LISTED_KEYS_MAX: Final = 20_000
+"""Keys that are listed to learn which of many siblings have children; then each is asked for."""
+OXIA_SHARDS_MAX: Final = 65_536
+
 # --- coordination -----------------------------------------------------------------------------
 LEASE_DRIFT_SHARE_MAX: Final = 0.05
 """How much of a session's timeout two clocks may drift apart; a lock is held that much shorter."""

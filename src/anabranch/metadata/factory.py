@@ -4,6 +4,8 @@ from anabranch import limits
 from anabranch.errors import ConfigError
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.memory import MemoryStore
+from anabranch.metadata.oxia import address as oxia_address
+from anabranch.metadata.oxia.store import OxiaStore
 from anabranch.metadata.served.addresses import SCHEME
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
@@ -38,7 +40,10 @@ async def open_store(
         return await ServedStore.open(runtime, url, session_timeout_s=session_timeout_s)
     if scheme == zookeeper_addresses.SCHEME and colon:
         return await ZooKeeperStore.open(runtime, url, session_timeout_s=session_timeout_s)
+    if scheme == oxia_address.SCHEME and colon:
+        return await OxiaStore.open(runtime, url, session_timeout_s=session_timeout_s)
     raise ConfigError(
         f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>', "
-        f"'{SCHEME}://<host>:<port>' and 'zk:<host>:<port>/<chroot>'"
+        f"'{SCHEME}://<host>:<port>', 'zk:<host>:<port>/<chroot>' and "
+        "'oxia://<host>:<port>/<namespace>'"
     )

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from anabranch.runtime.channels import Channels
 from anabranch.runtime.clock import Clock
 from anabranch.runtime.disk import Disk
 from anabranch.runtime.entropy import Entropy
@@ -19,6 +20,8 @@ class Runtime:
     entropy: Entropy
     network: Network
     disk: Disk
+    channels: Channels | None = None
+    """None where no server that speaks gRPC can be reached, as in the simulation."""
 
 
-__all__ = ["Clock", "Disk", "Entropy", "Network", "Runtime"]
+__all__ = ["Channels", "Clock", "Disk", "Entropy", "Network", "Runtime"]

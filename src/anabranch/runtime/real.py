@@ -12,6 +12,7 @@ from typing import cast
 from anabranch.errors import ConfigError
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import ConnectionHandler, Tls
+from anabranch.runtime.real_channels import GrpcChannels
 from anabranch.runtime.real_disk import RealDisk
 
 
@@ -117,4 +118,4 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 def real_runtime() -> Runtime:
     """Return the doors to the machine this process runs on."""
-    return Runtime(RealClock(), RealEntropy(), RealNetwork(), RealDisk())
+    return Runtime(RealClock(), RealEntropy(), RealNetwork(), RealDisk(), GrpcChannels())

@@ -11,6 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from anabranch import limits
 from anabranch.errors import ConfigError
+from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
@@ -141,11 +142,18 @@ def _store(text: str) -> str | None:
 
 
 def _metadata_store(text: str) -> str | None:
-    parsers = {SCHEME: parse_addresses, ZOOKEEPER: parse_ensemble}
+    parsers: dict[str, Callable[[str], object]] = {
+        SCHEME: parse_addresses,
+        ZOOKEEPER: parse_ensemble,
+        oxia_address.SCHEME: oxia_address.parse_address,
+    }
     parse = parsers.get(text.partition(":")[0]) if ":" in text else None
     if parse is None:
         wrong = _store(text)
-        return wrong and f"{wrong}, nor {SCHEME}://HOST:PORT, nor {ZOOKEEPER}:HOST:PORT/CHROOT"
+        return wrong and (
+            f"{wrong}, nor {SCHEME}://HOST:PORT, nor {ZOOKEEPER}:HOST:PORT/CHROOT, "
+            f"nor {oxia_address.SCHEME}://HOST:PORT/NAMESPACE"
+        )
     try:
         parse(text)
     except ConfigError as error:
@@ -199,6 +207,7 @@ class Settings:
         "Metadata store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
         "`anabranch://HOST:PORT` is served by `anabranch metadata serve`, "
         "`zk:HOST:PORT,HOST:PORT/CHROOT` is Apache ZooKeeper, "
+        "`oxia://HOST:PORT/NAMESPACE` is Oxia (extra `oxia`), "
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
     )

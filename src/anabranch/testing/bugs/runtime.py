@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from anabranch.runtime.channels import Headers, Security
 from anabranch.runtime.tasks import Tasks
 from anabranch.testing.planted import planted
 
@@ -13,3 +14,10 @@ def tasks_swallow_failures(self: Tasks, task: asyncio.Task[Any]) -> None:
     self._running.pop(task, None)
     if not task.cancelled():
         task.exception()
+
+
+@planted("token_is_not_sent", target="anabranch.runtime.real_channels:headers_of")
+def token_is_not_sent(security: Security) -> Headers:
+    """A client that has a token keeps it to itself."""
+    del security
+    return ()

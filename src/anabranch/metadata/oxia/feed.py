@@ -1,0 +1,314 @@
+"""Follows the notifications of all shards and makes one history of them.
+
+Each shard is followed from an offset, again from the same after every break, so nothing is missed
+as long as the server keeps it; if it did not, the history has a gap.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch import limits
+from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Unreachable
+from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.positions import Position, epoch_of, position_of, revision_of
+from anabranch.metadata.oxia.shard import ShardLink
+from anabranch.metadata.store import Event, EventKind, Revision
+from anabranch.metadata.watching import EventHistory
+from anabranch.runtime.channels import CallFailed
+from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
+
+_log = get_logger("oxia-feed")
+_KINDS = {
+    pb.KEY_CREATED: EventKind.CREATED,
+    pb.KEY_MODIFIED: EventKind.MODIFIED,
+    pb.KEY_DELETED: EventKind.DELETED,
+}
+
+
+def in_order(batch: pb.NotificationBatch) -> list[pb.NotificationEntry]:
+    """The changes of one log entry in the order they were made: puts, then deletes. Pure."""
+    entries = [entry for entry in batch.notifications if keys.is_path(entry.key)]
+    return sorted(
+        entries,
+        key=lambda entry: (
+            entry.value.type not in (pb.KEY_CREATED, pb.KEY_MODIFIED),
+            entry.value.version_id,
+            entry.key.replace("/", "\x00"),
+        ),
+    )
+
+
+def events_of(
+    epoch: int, offsets: tuple[int, ...], place: int, batch: pb.NotificationBatch
+) -> list[Event] | None:
+    """The changes of one log entry of one shard, seen at these offsets. Pure.
+
+    None if a range was deleted: nobody says which keys were in it.
+    """
+    entries = in_order(batch)
+    events: list[Event] = []
+    for number, entry in enumerate(entries, 1):
+        position = Position(offsets, place, number)
+        if number == len(entries):
+            position = Position((*offsets[:place], batch.offset, *offsets[place + 1 :]))
+        kind = _KINDS.get(entry.value.type)
+        if kind is None:
+            return None
+        events.append(Event(kind, entry.key, revision_of(epoch, position)))
+    return events
+
+
+class Feed:
+    """The history of changes as this client sees it."""
+
+    def __init__(self, links: Sequence[ShardLink], tasks: Tasks) -> None:
+        self.links = links
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self.epoch = epoch_of([link.number for link in links])
+        self._offsets: list[int | None] = [None] * len(links)
+        self._missed = [False] * len(links)
+        self._early: list[tuple[int, pb.NotificationBatch]] = []
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self.history = EventHistory(Revision(self.epoch, 0))
+        self.begin = self.history.newest
+        """Where the history begins; what was written before it has no place of its own."""
+        self.begin_position = Position((-1,) * len(links))
+        self.lasting: dict[str, None] = {}
+        """Nodes without an owner that were seen lately, and not told to be deleted since."""
+        self.deletions = 0
+        """How many were told: what was read before one may be out of date."""
+        self._settled = [-1] * len(links)
+        self._known: OrderedDict[tuple[str, int], Revision] = OrderedDict()
+        self._wanted: dict[tuple[str, int], list[asyncio.Future[Revision]]] = {}
+        self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._catching_up: dict[int, asyncio.Future[None]] = {}
+
+    async def open(self) -> None:
+        """Find out where every shard is, and follow from there."""
+        for place in range(len(self.links)):
+            self._tasks.spawn(f"oxia-feed-{place}", self._follow(place))
+        await self._opened
+        answers = await asyncio.gather(
+            *(
+                link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
+                for link in self.links
+            )
+        )
+        for place, answer in enumerate(answers):
+            if answer.status == pb.OK and answer.value.isdigit():
+                self._settled[place] = int(answer.value)
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        error = AlreadyClosed("the metadata store was closed")
+        waiting: list[asyncio.Future[Any]] = [item[2] for item in self._awaited]
+        for futures in self._wanted.values():
+            waiting += futures
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+
+    # --- following ----------------------------------------------------------------------------
+
+    async def _follow(self, place: int) -> None:
+        link = self.links[place]
+        while True:
+            offset = None if self._missed[place] else self._offsets[place]
+            request = pb.NotificationsRequest(shard=link.number, start_offset_exclusive=offset)
+            stream = link.stream("GetNotifications", request, pb.NotificationBatch)
+            try:
+                async for batch in stream:
+                    self._take(place, batch)
+            except CallFailed as error:
+                _log.info("oxia_feed_broke", shard=link.number, reason=str(error))
+            except ProtocolError as error:
+                _log.warning("oxia_feed_unreadable", shard=link.number, reason=str(error))
+            await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
+            await self._check_gap(place)
+
+    async def _check_gap(self, place: int) -> None:
+        """After a break: if the server forgot where we are, it may have forgotten more."""
+        offset = self._offsets[place]
+        if offset is None or self._missed[place]:
+            return
+        try:
+            here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
+        except (Unreachable, AlreadyClosed):
+            return
+        if not here:
+            self._missed[place] = True  # the next marker says where to go on
+
+    def _take(self, place: int, batch: pb.NotificationBatch) -> None:
+        if not self._opened.done():
+            self._take_early(place, batch)
+        elif self._missed[place]:
+            self._missed[place] = False
+            self._offsets[place] = batch.offset
+            self._forget()
+        elif batch.offset > self._offset(place):
+            self._publish(place, batch)
+        self._reached(place)
+
+    def _take_early(self, place: int, batch: pb.NotificationBatch) -> None:
+        if self._offsets[place] is None:
+            self._offsets[place] = batch.offset
+        else:
+            self._early.append((place, batch))
+        if None in self._offsets:
+            return
+        self._opened.set_result(None)
+        self._begin_here()
+        for early_place, early in self._early:
+            self._publish(early_place, early)
+        self._early.clear()
+
+    @property
+    def _position(self) -> Position:
+        return Position(tuple(map(self._offset, range(len(self.links)))))
+
+    def _offset(self, place: int) -> int:
+        offset = self._offsets[place]
+        return -1 if offset is None else offset
+
+    def _begin_here(self) -> None:
+        self.begin_position = self._position
+        self.begin = revision_of(self.epoch, self.begin_position)
+        self.history.forget(self.begin)
+
+    def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
+        events = events_of(self.epoch, self._position.offsets, place, batch)
+        self._offsets[place] = batch.offset
+        if events is None:
+            self._forget()
+            return
+        written = {entry.key: entry.value.version_id for entry in batch.notifications}
+        for event in events:
+            if event.kind is EventKind.DELETED:
+                self.deletions += 1
+                self.lasting.pop(event.path, None)
+            else:
+                self._learn((event.path, written[event.path]), event.revision)
+        self.history.publish(events)
+
+    def _learn(self, write: tuple[str, int], revision: Revision) -> None:
+        self._known[write] = revision
+        if len(self._known) > limits.OXIA_KNOWN_WRITES_MAX:
+            self._known.popitem(last=False)
+        for future in self._wanted.pop(write, ()):
+            if not future.done():
+                future.set_result(revision)
+
+    def _forget(self) -> None:
+        self.deletions += 1
+        self.lasting.clear()
+        self._begin_here()
+        wanted, self._wanted = self._wanted, {}
+        for futures in wanted.values():
+            for future in futures:
+                if not future.done():
+                    future.set_result(self.begin)
+
+    # --- being up to date ---------------------------------------------------------------------
+
+    def _reached(self, place: int) -> None:
+        offset = self._offset(place)
+        if not self._awaited:
+            return
+        still: list[tuple[int, int, asyncio.Future[None]]] = []
+        for item in self._awaited:
+            if item[0] == place and item[1] <= offset:
+                if not item[2].done():
+                    item[2].set_result(None)
+            else:
+                still.append(item)
+        self._awaited = still
+
+    def catch_up(self, place: int) -> asyncio.Future[None]:
+        """Wait until the history has whatever a shard had committed when this was called.
+
+        Those who call in the same turn of the loop share the question.
+        """
+        future = self._catching_up.get(place)
+        if future is None:
+            future = self._catching_up[place] = self._loop.create_future()
+            self._loop.call_soon(self._start_catching_up, place, future)
+        return asyncio.shield(future)
+
+    def _start_catching_up(self, place: int, future: asyncio.Future[None]) -> None:
+        del self._catching_up[place]
+        if not self._tasks.closed:
+            self._tasks.spawn("oxia-catch-up", self._catch_up(place, future))
+
+    async def _catch_up(self, place: int, future: asyncio.Future[None]) -> None:
+        try:
+            later = await self.links[place].keys_in(
+                keys.notifications_after(self._offset(place)), internal=True
+            )
+            if later:
+                reached: asyncio.Future[None] = self._loop.create_future()
+                self._awaited.append((place, keys.offset_of_notifications(later[-1]), reached))
+                self._reached(place)
+                await reached
+        except asyncio.CancelledError:
+            if not future.done():
+                future.set_exception(AlreadyClosed("the metadata store was closed"))
+                future.exception()
+            raise
+        except AnabranchError as error:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+        else:
+            if not future.done():
+                future.set_result(None)
+
+    async def catch_up_all(self) -> None:
+        """`catch_up` with every shard."""
+        await asyncio.gather(*(self.catch_up(place) for place in range(len(self.links))))
+
+    # --- where writes stand -------------------------------------------------------------------
+
+    def written(self, key: str, version: int) -> asyncio.Future[Revision]:
+        """The place in history of a write that was just answered; comes with its notification."""
+        future: asyncio.Future[Revision] = self._loop.create_future()
+        known = self._known.get((key, version))
+        if known is not None:
+            future.set_result(known)
+        else:
+            self._wanted.setdefault((key, version), []).append(future)
+        return future
+
+    async def revision_of(self, place: int, key: str, version: int) -> Revision:
+        """The place in history of a write found in the store.
+
+        Of one that this client did not see happen it is the beginning of its history, which is
+        later than the write and earlier than anything that will be told.
+        """
+        known = self._known.get((key, version))
+        if known is not None:
+            return known
+        if version > self._settled[place]:
+            await self.catch_up(place)
+            self._settled[place] = max(self._settled[place], version)
+        return self._known.get((key, version), self.begin)
+
+    def knows(self, revision: Revision) -> bool:
+        """Whether a revision is a point of this very history, and all that followed is known.
+
+        One that another process gave out need not be, even if its number lies between two of ours.
+        """
+        if revision == self.begin:
+            return self.history.reaches(revision)
+        number = self.history.number_after(revision)
+        before = self.history.event_at(number - 1) if number > 0 else None
+        return before is not None and before.revision == revision
+
+    def position(self, revision: Revision) -> Position | None:
+        """What a revision says of each shard; None for one of another history."""
+        return position_of(revision, self.epoch, len(self.links))

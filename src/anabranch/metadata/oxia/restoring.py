@@ -1,0 +1,209 @@
+"""Writing exported nodes as they were.
+
+The count of a node's changes is kept exactly, and Oxia's own number is set to the same, which is
+what Pulsar takes for the version. A shard's own counter knows nothing of such numbers: before
+anybody else writes it is pushed above the largest of them, so that no number is ever given twice.
+Times cannot be set: they are those of the copy.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from anabranch import limits
+from anabranch.errors import ConflictError, InputError, OutcomeUnknown
+from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.entries import NOBODY
+from anabranch.metadata.operation_checks import check_record
+from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.client import OxiaClient
+from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.keys import children_range
+from anabranch.metadata.oxia.nodes import found_from
+from anabranch.metadata.oxia.requests import ABSENT_VERSION
+from anabranch.metadata.oxia.shard import ShardLink
+from anabranch.metadata.oxia.writing import index_messages
+from anabranch.metadata.paths import ROOT, ancestors_of
+from anabranch.metadata.store import Record
+from anabranch.runtime.channels import CallFailed
+
+_FILLERS_PER_REQUEST = 10_000
+_KNOWN_PARENTS_MAX = 65_536
+_CHUNKS_UNDER_WAY_MAX = 4
+
+
+class _Chunk(NamedTuple):
+    records: int
+    requests: list[pb.WriteRequest]
+    answers: list[asyncio.Future[pb.WriteResponse]]
+    """Of requests that set counts, and then of `requests`."""
+
+
+class Restorer:
+    """One run of `restore`."""
+
+    def __init__(self, client: OxiaClient, feed: Feed) -> None:
+        self._client = client
+        self._feed = feed
+        self._there: dict[str, None] = {ROOT: None}
+        self._largest: dict[int, int] = {}
+        self._under_way: deque[_Chunk] = deque()
+        self.count = 0
+
+    async def run(self, records: AsyncIterator[Record]) -> int:
+        """Write all; see `MetadataStore.restore`."""
+        chunk: list[Record] = []
+        chunk_bytes = 0
+        # In an empty store nothing is in the way, and nobody needs to look for it.
+        empty = not await self._client.keys_in(children_range(ROOT))
+        try:
+            async for record in records:
+                check_record(record)
+                if record.session is not None:
+                    continue
+                chunk.append(record)
+                chunk_bytes += len(record.value) + len(record.path)
+                if (
+                    len(chunk) >= limits.OXIA_REQUEST_OPERATIONS_MAX
+                    or chunk_bytes >= limits.OXIA_REQUEST_BYTES_MAX
+                ):
+                    await self._write_chunk(chunk, look=not empty)
+                    chunk, chunk_bytes = [], 0
+            await self._write_chunk(chunk, look=not empty)
+            await self._wait_for(0)
+        finally:
+            left = [answer for chunk in self._under_way for answer in chunk.answers]
+            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*map(self._push, self._client.links))
+            await self._feed.catch_up_all()
+        return self.count
+
+    async def _wait_for(self, under_way_max: int) -> None:
+        while len(self._under_way) > under_way_max:
+            await self._settle(self._under_way.popleft())
+
+    async def _write_chunk(self, chunk: list[Record], *, look: bool) -> None:
+        conflict: ConflictError | None = None
+        if look:
+            chunk, conflict = await self._without_conflicts(chunk)
+        await self._make_parents(chunk)
+        requests: dict[int, pb.WriteRequest] = {}
+        counts: dict[int, pb.WriteRequest] = {}
+        for record in chunk:
+            self._add(requests, self._request(record))
+            if record.next_sequence:
+                count = pb.PutRequest(
+                    key=keys.sequence_key(record.path),
+                    override_modifications_count=record.next_sequence - 1,
+                )
+                self._add(counts, count)
+        answers = [
+            self._client.links_by_number[shard].write(request)
+            for part in (counts, requests)
+            for shard, request in part.items()
+        ]
+        self._under_way.append(_Chunk(len(chunk), list(requests.values()), answers))
+        await self._wait_for(0 if conflict is not None else _CHUNKS_UNDER_WAY_MAX)
+        if conflict is not None:
+            raise conflict
+
+    def _add(self, requests: dict[int, pb.WriteRequest], put: pb.PutRequest) -> None:
+        shard = self._client.link_of(put.key).number
+        if shard not in requests:
+            requests[shard] = pb.WriteRequest(shard=shard)
+        requests[shard].puts.append(put)
+
+    async def _settle(self, chunk: _Chunk) -> None:
+        found = await asyncio.gather(*chunk.answers)
+        answers = found[len(found) - len(chunk.requests) :]
+        for request, answer in zip(chunk.requests, answers, strict=True):
+            for put, outcome in zip(request.puts, answer.puts, strict=True):
+                if outcome.status != pb.OK:
+                    raise ConflictError(f"{put.key} exists already: restore into an empty place")
+        self.count += chunk.records
+
+    async def _without_conflicts(
+        self, chunk: list[Record]
+    ) -> tuple[list[Record], ConflictError | None]:
+        answers = await asyncio.gather(
+            *(self._client.get(record.path, value=False) for record in chunk)
+        )
+        for place, (record, answer) in enumerate(zip(chunk, answers, strict=True)):
+            if answer.status == pb.OK:
+                return chunk[:place], ConflictError(
+                    f"{record.path} exists already: restore into an empty place"
+                )
+        return chunk, None
+
+    def _request(self, record: Record) -> pb.PutRequest:
+        changes = record.native_version
+        if not record.value:
+            # Pulsar takes the next number of such a parent from its changes.
+            changes = max(changes, record.next_sequence - 1)
+        request = pb.PutRequest(
+            key=record.path,
+            value=record.value,
+            expected_version_id=ABSENT_VERSION,
+            override_modifications_count=changes,
+            secondary_indexes=index_messages(record.indexes),
+        )
+        self._number(request, changes)
+        self._know(record.path)
+        return request
+
+    def _number(self, request: pb.PutRequest, number: int) -> None:
+        if number <= limits.OXIA_PRESERVED_VERSION_MAX:
+            request.override_version_id = number
+            shard = self._client.link_of(request.key).number
+            self._largest[shard] = max(self._largest.get(shard, 0), number)
+
+    def _know(self, path: str) -> None:
+        self._there[path] = None
+        if len(self._there) > _KNOWN_PARENTS_MAX:
+            del self._there[next(iter(self._there))]
+
+    async def _make_parents(self, chunk: list[Record]) -> None:
+        own = {record.path for record in chunk}
+        wanted: dict[str, str] = {}
+        for record in chunk:
+            for ancestor in ancestors_of(record.path):
+                if ancestor not in self._there and ancestor not in own:
+                    wanted[ancestor] = record.path
+        answers = await asyncio.gather(*(self._client.get(path, value=False) for path in wanted))
+        missing: list[str] = []
+        for (path, child), answer in zip(wanted.items(), answers, strict=True):
+            found = found_from(path, answer)
+            if found is None:
+                missing.append(path)
+            elif found.session != NOBODY:
+                raise InputError(f"{child}: {path} is ephemeral and can have no children")
+            self._know(path)
+        writes = []
+        for path in missing:
+            request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
+            self._number(request, 0)
+            writes.append(self._client.write(request))
+        await asyncio.gather(*writes)
+
+    async def _push(self, link: ShardLink) -> None:
+        """Raise the shard's counter above every number that was set on it."""
+        largest = self._largest.get(link.number)
+        if largest is None:
+            return
+        answer = await link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
+        last = int(answer.value) if answer.status == pb.OK else -1
+        if last > largest:
+            return
+        while last <= largest:
+            count = min(largest + 1 - last, _FILLERS_PER_REQUEST)
+            filler = pb.PutRequest(key=keys.FILLER)
+            request = pb.WriteRequest(shard=link.number, puts=[filler] * count)
+            try:
+                written = await link.ask("Write", request, pb.WriteResponse)
+            except CallFailed as error:
+                raise OutcomeUnknown(
+                    f"shard {link.number} was not pushed above version {largest}: {error}"
+                ) from None
+            last = max(put.version.version_id for put in written.puts)
+        await link.write(pb.DeleteRequest(key=keys.FILLER))

@@ -1,0 +1,291 @@
+"""Talking to the leader of one shard: writes in one ordered stream, reads gathered to requests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from anabranch import limits
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    OutcomeUnknown,
+    ProtocolError,
+    Unreachable,
+)
+from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.oxia.requests import SERVICE, M, WriteOperation, WriteQueue, parse
+from anabranch.runtime.channels import CallFailed, Channel, Exchange
+from anabranch.runtime.tasks import Tasks
+
+T = TypeVar("T")
+
+
+def _settle(future: asyncio.Future[Any], error: AnabranchError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # whoever gave up waiting has not forgotten it
+
+
+class ShardLink:
+    """The way to one shard."""
+
+    def __init__(self, number: int, namespace: str, channel: Channel, tasks: Tasks) -> None:
+        self.number = number
+        self._namespace = namespace
+        self._channel = channel
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._queue = WriteQueue(number)
+        self._wake = asyncio.Event()
+        self._exchange: Exchange | None = None
+        self._gets: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]] = []
+        self._closed = False
+        tasks.spawn(f"oxia-writes-{number}", self._write_on())
+
+    @property
+    def channel(self) -> Channel:
+        """The way to the present leader."""
+        return self._channel
+
+    def moved(self, channel: Channel) -> None:
+        """Another server leads the shard now."""
+        self._channel = channel
+        if self._exchange is not None:
+            self._exchange.cancel()
+
+    async def close(self) -> None:
+        """Wait for writes under way; those who ask afterwards are refused."""
+        self._closed = True
+        if owners := self._queue.owners:
+            await asyncio.wait(owners, timeout=limits.OXIA_OPEN_S_MAX)
+        self._lost("the store was closed before the answer")
+        self._give_up(AlreadyClosed("the metadata store was closed"))
+
+    # --- single calls -------------------------------------------------------------------------
+
+    async def ask(self, method: str, request: Any, answer: type[M]) -> M:
+        """One request, one answer; `CallFailed` if there is none."""
+        data = await self._channel.ask(
+            SERVICE + method, request.SerializeToString(), timeout_s=limits.OXIA_CALL_S_MAX
+        )
+        return parse(answer, data)
+
+    async def stream(self, method: str, request: Any, answer: type[M]) -> AsyncIterator[M]:
+        """One request, many answers; `CallFailed` if they break off."""
+        replies = self._channel.stream(SERVICE + method, request.SerializeToString())
+        try:
+            async for data in replies:
+                yield parse(answer, data)
+        finally:
+            replies.cancel()
+
+    async def again(self, what: str, attempt: Callable[[], Any]) -> Any:
+        """Try something that changes nothing until it works, but not for ever.
+
+        Raises:
+            Unreachable: if it never did.
+        """
+        delay_s = limits.METADATA_RECONNECT_DELAY_S_MIN
+        last_error = "no answer"
+        try:
+            async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
+                while not self._closed:
+                    try:
+                        return await attempt()
+                    except CallFailed as error:
+                        last_error = str(error)
+                    await asyncio.sleep(delay_s)
+                    delay_s = min(2 * delay_s, limits.METADATA_RECONNECT_DELAY_S_MAX)
+        except TimeoutError:
+            raise Unreachable(f"Oxia's shard {self.number}, {what}: {last_error}") from None
+        raise AlreadyClosed("the metadata store was closed")
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get(self, request: pb.GetRequest) -> asyncio.Future[pb.GetResponse]:
+        """Look a key up, together with whatever else is looked up in this turn of the loop."""
+        future: asyncio.Future[pb.GetResponse] = self._loop.create_future()
+        if self._closed:
+            _settle(future, AlreadyClosed("the metadata store was closed"))
+            return future
+        if not self._gets:
+            self._loop.call_soon(self._send_gets)
+        self._gets.append((request, future))
+        return future
+
+    def _send_gets(self) -> None:
+        gets, self._gets = self._gets, []
+        for start in range(0, len(gets), limits.OXIA_REQUEST_OPERATIONS_MAX):
+            part = gets[start : start + limits.OXIA_REQUEST_OPERATIONS_MAX]
+            if not self._tasks.closed:
+                self._tasks.spawn("oxia-read", self._read(part))
+
+    async def _read(self, part: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]) -> None:
+        request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])
+
+        async def attempt() -> list[pb.GetResponse]:
+            found: list[pb.GetResponse] = []
+            async with aclosing(self.stream("Read", request, pb.ReadResponse)) as answers:  # type: ignore[type-var]
+                async for answer in answers:
+                    found += answer.gets
+            if len(found) != len(part):
+                raise ProtocolError(f"{len(found)} answers to {len(part)} reads")
+            return found
+
+        try:
+            found = await self.again("reading", attempt)
+        except AnabranchError as error:
+            for _, future in part:
+                _settle(future, error)
+            return
+        finally:
+            if self._tasks.closed:
+                for _, future in part:
+                    _settle(future, AlreadyClosed("the metadata store was closed"))
+        for (_, future), answer in zip(part, found, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    def _range(
+        self, keys: tuple[str, str], index: str | None = None, *, internal: bool = False
+    ) -> pb.RangeRequest:
+        return pb.RangeRequest(
+            shard=self.number,
+            start_inclusive=keys[0],
+            end_exclusive=keys[1],
+            secondary_index_name=index,
+            include_internal_keys=internal,
+        )
+
+    async def key_stream(
+        self, keys: tuple[str, str], *, internal: bool = False
+    ) -> AsyncIterator[str]:
+        """The keys in a range as of one moment; `CallFailed` if they break off."""
+        request = self._range(keys, internal=internal)
+        async with aclosing(self.stream("List", request, pb.ListResponse)) as answers:  # type: ignore[type-var]
+            async for answer in answers:
+                for key in answer.keys:
+                    yield key
+
+    async def keys_in(self, keys: tuple[str, str], *, internal: bool = False) -> list[str]:
+        """The keys in a range, all of them."""
+
+        async def attempt() -> list[str]:
+            return [key async for key in self.key_stream(keys, internal=internal)]
+
+        found: list[str] = await self.again("listing", attempt)
+        return found
+
+    async def any_in(self, keys: tuple[str, str]) -> bool:
+        """Whether there is any key in a range."""
+
+        async def attempt() -> bool:
+            async with aclosing(self.key_stream(keys)) as listed:  # type: ignore[type-var]
+                async for _ in listed:
+                    return True
+            return False
+
+        found: bool = await self.again("listing", attempt)
+        return found
+
+    async def page(self, keys: tuple[str, str]) -> tuple[list[pb.GetResponse], bool]:
+        """The first records in a range, bounded in number and bytes, and whether that was all."""
+
+        async def attempt() -> tuple[list[pb.GetResponse], bool]:
+            found: list[pb.GetResponse] = []
+            size_bytes = 0
+            async with aclosing(self.records(keys)) as records:  # type: ignore[type-var]
+                async for record in records:
+                    if (
+                        len(found) >= limits.METADATA_PAGE_NODES_MAX
+                        or size_bytes >= limits.METADATA_PAGE_BYTES_MAX
+                    ):
+                        return found, False
+                    found.append(record)
+                    size_bytes += len(record.value)
+            return found, True
+
+        page: tuple[list[pb.GetResponse], bool] = await self.again("scanning", attempt)
+        return page
+
+    async def records(
+        self, keys: tuple[str, str], index: str | None = None
+    ) -> AsyncIterator[pb.GetResponse]:
+        """The records in a range as of one moment; `CallFailed` if they break off."""
+        request = self._range(keys, index)
+        async with aclosing(self.stream("RangeScan", request, pb.RangeScanResponse)) as answers:  # type: ignore[type-var]
+            async for answer in answers:
+                for record in answer.records:
+                    yield record
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def write(self, operation: WriteOperation | pb.WriteRequest) -> asyncio.Future[Any]:
+        """Send an operation, or puts made a request already, after those before it.
+
+        The answer is the server's; `OutcomeUnknown` if it was sent and not answered,
+        `Unreachable` if it was not sent.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._closed:
+            _settle(future, AlreadyClosed("the metadata store was closed"))
+            return future
+        if isinstance(operation, pb.WriteRequest):
+            self._queue.add_whole(operation, future)
+        else:
+            self._queue.add(operation, future)
+        # In the next turn, so that what is written together goes together.
+        self._loop.call_soon(self._wake.set)
+        return future
+
+    async def _write_on(self) -> None:
+        while True:
+            await self._wake.wait()
+            try:
+                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                    await self._channel.ready()
+            except TimeoutError:
+                self._wake.clear()
+                self._give_up(Unreachable(f"the leader of Oxia's shard {self.number} is away"))
+                continue
+            headers = (("shard-id", str(self.number)), ("namespace", self._namespace))
+            exchange = self._exchange = self._channel.exchange(SERVICE + "WriteStream", headers)
+            reader = self._tasks.spawn(f"oxia-answers-{self.number}", self._read_answers(exchange))
+            try:
+                await self._send_on(exchange, reader)
+            finally:
+                self._exchange = None
+                exchange.cancel()
+                self._lost("the stream of writes broke")
+            await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
+
+    async def _send_on(self, exchange: Exchange, reader: asyncio.Task[Any]) -> None:
+        while not reader.done():
+            self._wake.clear()
+            while (request := self._queue.take()) is not None:
+                try:
+                    await exchange.send(request.SerializeToString())
+                except CallFailed:
+                    return
+            await self._wake.wait()
+
+    async def _read_answers(self, exchange: Exchange) -> None:
+        try:
+            async for data in exchange:
+                for future, answer in self._queue.answered(parse(pb.WriteResponse, data)):
+                    if not future.done():
+                        future.set_result(answer)
+                self._wake.set()
+        except (CallFailed, ProtocolError) as error:
+            self._lost(str(error))
+        finally:
+            self._loop.call_soon(self._wake.set)
+
+    def _lost(self, reason: str) -> None:
+        for future in self._queue.lost():
+            _settle(future, OutcomeUnknown(f"a write to Oxia's shard {self.number}: {reason}"))
+
+    def _give_up(self, error: AnabranchError) -> None:
+        for future in self._queue.drop():
+            _settle(future, error)

@@ -1,0 +1,345 @@
+"""The metadata store on Oxia. Only the factory names it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from anabranch import limits
+from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, Unreachable
+from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.operation_checks import check_operation, split_checked
+from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.address import parse_address
+from anabranch.metadata.oxia.batching import groups
+from anabranch.metadata.oxia.client import OxiaClient
+from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.nodes import UNWRITTEN_ROOT, found_from_version, stat_from
+from anabranch.metadata.oxia.occupancy import Occupancy
+from anabranch.metadata.oxia.positions import Position
+from anabranch.metadata.oxia.requests import parse
+from anabranch.metadata.oxia.restoring import Restorer
+from anabranch.metadata.oxia.resuming import ResumedWatch, events_between
+from anabranch.metadata.oxia.scanning import Scanner
+from anabranch.metadata.oxia.sessions import SessionKeeper, identity_of
+from anabranch.metadata.oxia.writing import Writer
+from anabranch.metadata.paths import ROOT, check_path, is_within
+from anabranch.metadata.store import (
+    ANY,
+    Delete,
+    Event,
+    EventKind,
+    Expected,
+    Fencing,
+    Guard,
+    IndexKey,
+    Node,
+    Operation,
+    Outcome,
+    Put,
+    Record,
+    Revision,
+    SessionEvent,
+    Stat,
+)
+from anabranch.metadata.watching import Readership
+from anabranch.runtime import Runtime
+from anabranch.runtime.channels import OPEN_TO_ALL, CallFailed, Security
+
+
+class OxiaStore:
+    """See `MetadataStore`. Export goes level by level: parents first, not in path order."""
+
+    fencing = Fencing.LEASE
+
+    def __init__(
+        self, client: OxiaClient, feed: Feed, sessions: SessionKeeper, runtime: Runtime
+    ) -> None:
+        """Use `open`."""
+        self._client = client
+        self._feed = feed
+        self._sessions = sessions
+        occupancy = Occupancy(client)
+        self._writer = Writer(client, feed, sessions, occupancy, runtime.clock)
+        self._scanner = Scanner(client, occupancy)
+        self._readership = Readership()
+        self._closed = False
+        self._writes = 0
+        self._idle = asyncio.Event()
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        url: str,
+        *,
+        session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
+        security: Security = OPEN_TO_ALL,
+    ) -> "OxiaStore":
+        """Connect to the namespace that `oxia://host:port/namespace` names.
+
+        Raises:
+            ConfigError: if the URL or the timeout is wrong.
+            Unreachable: if no server answers.
+            NotFound: if there is no such namespace.
+        """
+        client = await OxiaClient.open(runtime, parse_address(url), security)
+        try:
+            sessions = SessionKeeper(runtime, client.links, session_timeout_s)
+            feed = Feed(client.links, client.tasks)
+            await feed.open()
+            await sessions.open(client.tasks)
+        except BaseException:
+            await client.close()
+            raise
+        return cls(client, feed, sessions, runtime)
+
+    # --- the session --------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> AnabranchError | None:
+        """See `MetadataStore.failure`: a server that is away may come back."""
+        return None
+
+    @property
+    def session(self) -> int:
+        """See `MetadataStore.session`."""
+        return self._sessions.number
+
+    @property
+    def session_timeout_s(self) -> float:
+        """See `MetadataStore.session_timeout_s`."""
+        return self._sessions.lease.timeout_s
+
+    @property
+    def session_valid_until(self) -> float:
+        """See `MetadataStore.session_valid_until`."""
+        return self._sessions.valid_until_s
+
+    def session_events(self) -> AsyncIterator[SessionEvent]:
+        """See `MetadataStore.session_events`."""
+        self._check_open()
+        return self._sessions.news.listen()
+
+    async def end_session(self, session: int) -> None:
+        """End any session of a client like this one, whatever that client thinks.
+
+        Raises:
+            NotFound: if there is no such session.
+        """
+        self._check_open()
+        ended = False
+        for link in self._client.links:
+            for key in await link.keys_in(keys.SESSIONS, internal=True):
+                answer = await link.get(pb.GetRequest(key=key, include_value=True))
+                if parse(pb.SessionMetadata, answer.value).identity == identity_of(session):
+                    request = pb.SessionRequest(
+                        shard=link.number, session_id=keys.session_of_key(key)
+                    )
+                    await link.ask("CloseSession", request, pb.SessionResponse)
+                    ended = True
+        if not ended:
+            raise NotFound(f"no session {session}")
+
+    async def close(self) -> None:
+        """See `MetadataStore.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writes:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                    await self._idle.wait()
+        await asyncio.gather(*(link.close() for link in self._client.links))
+        await self._sessions.close()
+        self._feed.history.end(self._readership)
+        self._feed.close()
+        await self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AlreadyClosed("the metadata store was closed")
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def get(self, path: str) -> Node | None:
+        """See `MetadataStore.get`."""
+        self._check_open()
+        answer = await self._client.get(check_path(path))
+        if answer.status != pb.OK:
+            if path != ROOT:
+                return None
+            return Node(b"", stat_from(ROOT, UNWRITTEN_ROOT, self._feed.begin, self.session))
+        return await self._node(self._client.place_of(path), path, answer)
+
+    async def _node(self, place: int, path: str, answer: pb.GetResponse) -> Node:
+        found = found_from_version(answer.version, answer.value)
+        revision = await self._feed.revision_of(place, path, found.version.life)
+        return Node(answer.value, stat_from(path, found, revision, self.session))
+
+    async def exists(self, path: str) -> bool:
+        """See `MetadataStore.exists`."""
+        self._check_open()
+        answer = await self._client.get(check_path(path), value=False)
+        return answer.status == pb.OK or path == ROOT
+
+    async def children(self, path: str) -> list[str]:
+        """See `MetadataStore.children`."""
+        self._check_open()
+        first, end = keys.children_range(check_path(path))
+        found = await self._client.keys_in((first, end))
+        return [key[len(first) :] for key in found if key != ROOT]
+
+    def scan(self, prefix: str) -> AsyncIterator[Node]:
+        """See `MetadataStore.scan`."""
+        self._check_open()
+        return self._scan(check_path(prefix))
+
+    async def _scan(self, prefix: str) -> AsyncIterator[Node]:
+        top = await self.get(prefix)
+        if top is None:
+            return
+        yield top
+        async for place, record in self._scanner.below(prefix):
+            self._check_open()
+            yield await self._node(place, record.key, record)
+
+    def scan_index(
+        self, index: str, first: str = "", last: str | None = None
+    ) -> AsyncIterator[Node]:
+        """See `MetadataStore.scan_index`; `Unreachable` if the connection is lost on the way."""
+        self._check_open()
+        return self._scan_index(index, first, last)
+
+    async def _scan_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Node]:
+        async for place, record in self._scanner.by_index(index, first, last):
+            yield await self._node(place, record.key, record)
+
+    async def sync(self) -> None:
+        """See `MetadataStore.sync`."""
+        self._check_open()
+        await self._feed.catch_up_all()
+
+    async def revision(self) -> Revision:
+        """See `MetadataStore.revision`."""
+        self._check_open()
+        await self._feed.catch_up_all()
+        return self._feed.history.newest
+
+    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+        """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
+        self._check_open()
+        return self._scanner.export(check_path(prefix))
+
+    # --- watching -----------------------------------------------------------------------------
+
+    def watch(self, prefix: str = "/", since: Revision | None = None) -> AsyncIterator[Event]:
+        """See `MetadataStore.watch`.
+
+        Without `since`, changes by others that this process had not heard of yet are told, too.
+        """
+        self._check_open()
+        check_path(prefix)
+        if since is None or self._feed.knows(since):
+            return self._feed.history.watch(prefix, since, self._readership)
+        position = self._feed.position(since)
+        return ResumedWatch(self._feed, self._readership, prefix, position)
+
+    def changed_since(self, since: Revision, prefix: str = "/") -> AsyncIterator[Event]:
+        """See `MetadataStore.changed_since`."""
+        self._check_open()
+        return self._changed_since(since, check_path(prefix))
+
+    async def _changed_since(self, since: Revision, prefix: str) -> AsyncIterator[Event]:
+        await self._feed.catch_up_all()
+        history = self._feed.history
+        newest: dict[str, Event] = {}
+        if not self._feed.knows(since):
+            older = await self._older(self._feed.position(since))
+            if older is None or not history.reaches(self._feed.begin):
+                yield Event(EventKind.GAP, ROOT, history.newest)
+                return
+            newest = {event.path: event for event in older if is_within(prefix, event.path)}
+            since = self._feed.begin
+        async for event in history.changed_since(since, prefix):
+            newest.pop(event.path, None)
+            newest[event.path] = event
+        for event in newest.values():
+            yield event
+
+    async def _older(self, position: Position | None) -> list[Event] | None:
+        if position is None:
+            return None
+        try:
+            return await events_between(self._feed, position)
+        except CallFailed as error:
+            raise Unreachable(f"Oxia broke off: {error}") from None
+
+    # --- writing ------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected: Expected = ANY,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        indexes: tuple[IndexKey, ...] = (),
+        guard: Guard | None = None,
+    ) -> Stat:
+        """See `MetadataStore.put`."""
+        stat = await self._write(Put(path, value, expected, ephemeral, sequential, indexes, guard))
+        assert stat is not None
+        return stat
+
+    async def delete(
+        self, path: str, expected: Expected = ANY, *, guard: Guard | None = None
+    ) -> None:
+        """See `MetadataStore.delete`."""
+        await self._write(Delete(path, expected, guard))
+
+    async def _write(self, operation: Operation) -> Stat | None:
+        self._check_open()
+        check_operation(operation)
+        with self._writing():
+            return await self._writer.carry_out(operation)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Something is under way that `close` waits for."""
+        self._writes += 1
+        try:
+            yield
+        finally:
+            self._writes -= 1
+            if self._closed and not self._writes:
+                self._idle.set()
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """See `MetadataStore.batch`; the order of changes on different shards is open."""
+        self._check_open()
+        outcomes: list[Outcome] = [None] * len(operations)
+        with self._writing():
+            for places, command in split_checked(operations, outcomes):
+                await self._carry_out(command, places, outcomes)
+        return outcomes
+
+    async def _carry_out(
+        self, command: Sequence[Operation], places: Sequence[int], outcomes: list[Outcome]
+    ) -> None:
+        operations = dict(zip(places, command, strict=True))
+        for group in groups(command, places):
+            results = await asyncio.gather(
+                *(self._writer.carry_out(operations[place]) for place in group),
+                return_exceptions=True,
+            )
+            for place, result in zip(group, results, strict=True):
+                if isinstance(result, BaseException) and not isinstance(result, AnabranchError):
+                    raise result
+                outcomes[place] = result
+
+    async def restore(self, records: AsyncIterator[Record]) -> int:
+        """See `MetadataStore.restore`; times are those of the copy."""
+        self._check_open()
+        with self._writing():
+            return await Restorer(self._client, self._feed).run(records)
