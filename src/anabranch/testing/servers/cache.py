@@ -18,15 +18,18 @@ from anabranch.testing.servers.failures import MissingTool
 LOCK_FILE: Final = Path(__file__).with_name("servers.lock")
 LOCK_FORMAT: Final = "anabranch-servers-lock"
 LOCK_VERSION: Final = 1
-KINDS: Final = ("tarball", "classpath")
+KINDS: Final = ("tarball", "classpath", "go")
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One pinned thing: a tarball of one coordinate, or the jars that several resolve to."""
+    """One pinned thing: a tarball of one coordinate, or the jars that several resolve to.
+
+    Or a program built from a Go module: its coordinates are the module and the module's sum.
+    """
 
     name: str
-    kind: Literal["tarball", "classpath"]
+    kind: Literal["tarball", "classpath", "go"]
     coordinates: tuple[str, ...]
     sha256: str
 
@@ -61,6 +64,8 @@ def parse_lock(text: str, *, name: str = LOCK_FILE.name) -> dict[str, Artifact]:
             raise FormatError(f"{name}: artifact {row.get('name')!r} is not fully described: {row}")
         if row["kind"] == "tarball" and len(row["coordinates"]) != 1:
             raise FormatError(f"{name}: tarball {row['name']!r} must have one coordinate")
+        if row["kind"] == "go" and len(row["coordinates"]) != 2:
+            raise FormatError(f"{name}: {row['name']!r} must have a Go module and its sum")
         artifacts[row["name"]] = Artifact(
             row["name"], row["kind"], tuple(row["coordinates"]), row["sha256"]
         )

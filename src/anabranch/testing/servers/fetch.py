@@ -1,4 +1,4 @@
-"""Brings the pinned artifacts into the cache, with the ordinary Maven client.
+"""Brings the pinned artifacts into the cache, with the ordinary Maven and Go clients.
 
 Each is fetched into a folder of its own beside its destination, checked, and renamed into place;
 a file lock lets one process at a time do so, and the others find the result.
@@ -17,6 +17,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from anabranch.limits import FETCH_S_MAX
+from anabranch.testing.servers import go_build
 from anabranch.testing.servers.cache import (
     LOCK_FILE,
     Artifact,
@@ -114,6 +115,16 @@ def _fetch_classpath(artifact: Artifact, work: Path, maven: RunMaven) -> Path:
     return jars
 
 
+def _bring(artifact: Artifact, work: Path, maven: RunMaven) -> Path:
+    match artifact.kind:
+        case "tarball":
+            return _fetch_tarball(artifact, work, maven)
+        case "classpath":
+            return _fetch_classpath(artifact, work, maven)
+        case "go":
+            return go_build.build(artifact, work)
+
+
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Wait until no other process fetches into this cache."""
@@ -131,7 +142,7 @@ def fetch(
     """Return the artifact's folder, fetching it first if it is not there.
 
     Raises:
-        MissingTool: if Maven or Java is not installed.
+        MissingTool: if Maven, Java or Go is needed and not installed.
         FetchFailed: if it cannot be had, or is not the pinned one; the cache is unchanged.
     """
     if artifact.folder.is_dir():
@@ -142,6 +153,5 @@ def fetch(
             return artifact.folder
         say(f"fetching {artifact.name} ({', '.join(artifact.coordinates)})")
         with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching-") as work:
-            step = _fetch_tarball if artifact.kind == "tarball" else _fetch_classpath
-            step(artifact, Path(work), maven).rename(artifact.folder)
+            _bring(artifact, Path(work), maven).rename(artifact.folder)
     return artifact.folder

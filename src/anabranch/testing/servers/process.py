@@ -119,12 +119,20 @@ class ServerProcess:
                 start_new_session=True,
             )
         self._group = self._child.pid
+        self.wait_ready(ready, timeout_s=timeout_s)
+        return time.monotonic() - begun
+
+    def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float) -> None:
+        """Wait until the child answers; it is gone if that fails.
+
+        Raises:
+            ServerFailed: with the end of its log, if it ends by itself or is not ready in time.
+        """
         try:
-            self._wait_ready(ready, begun + timeout_s)
+            self._wait_ready(ready, time.monotonic() + timeout_s)
         except BaseException:
             self.kill()
             raise
-        return time.monotonic() - begun
 
     def _wait_ready(self, ready: Callable[[], bool], deadline: float) -> None:
         while not ready():

@@ -55,6 +55,20 @@ def jvm_options(java: Java, conf: Path) -> list[str]:
     ]
 
 
+def java_command(folder: Path, *options: str, main: str) -> list[str]:
+    """Return what starts a class out of Pulsar's jars, with its log settings in `folder`.
+
+    Raises:
+        MissingTool: if Java or the jars are missing.
+    """
+    java = find_java()
+    conf = folder / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "log4j2.xml").write_text(LOG4J_XML)
+    class_path = f"{conf}:{locate('pulsar-jars')}/*"
+    return [str(java.program), *jvm_options(java, conf), *options, "-cp", class_path, main]
+
+
 def standalone_settings(place: Place) -> dict[str, str]:
     """Return the configuration of a standalone server on loopback."""
     return {
@@ -92,22 +106,14 @@ def pulsar_standalone(
         MissingTool: if Java or the jars are missing.
         ServerFailed: if it does not become ready.
     """
-    java = find_java()
-    jars = locate("pulsar-jars")
 
     def build(place: Place) -> Standalone:
-        conf = place.folder / "conf"
-        conf.mkdir(exist_ok=True)
-        (conf / "log4j2.xml").write_text(LOG4J_XML)
+        conf = place.folder / "standalone.conf"
         lines = standalone_settings(place) | dict(settings or {})
-        (conf / "standalone.conf").write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
+        conf.write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
         command = [
-            str(java.program),
-            *jvm_options(java, conf),
-            *memory,
-            *("-cp", f"{conf}:{jars}/*"),
-            "org.apache.pulsar.PulsarStandaloneStarter",
-            *("-c", str(conf / "standalone.conf")),
+            *java_command(place.folder, *memory, main="org.apache.pulsar.PulsarStandaloneStarter"),
+            *("-c", str(conf)),
             *("--no-functions-worker", "--no-stream-storage"),
             *("--bookkeeper-dir", str(place.data / "bookkeeper")),
             *("--metadata-dir", str(place.data / "metadata")),

@@ -107,14 +107,19 @@ class Standalone:
 
     def healthy(self) -> bool:
         """Whether the health check answers 200."""
-        connection = HTTPConnection("127.0.0.1", self.place.web_port, timeout=SERVER_PROBE_S_MAX)
-        try:
-            connection.request("GET", "/admin/v2/brokers/health")
-            return connection.getresponse().status == 200
-        except (OSError, HTTPException):
-            return False
-        finally:
-            connection.close()
+        return healthy(self.place.web_port)
+
+
+def healthy(web_port: int) -> bool:
+    """Whether the health check of a broker on loopback answers 200."""
+    connection = HTTPConnection("127.0.0.1", web_port, timeout=SERVER_PROBE_S_MAX)
+    try:
+        connection.request("GET", "/admin/v2/brokers/health")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -1,0 +1,113 @@
+"""Apache BookKeeper: any number of bookies that share one metadata store.
+
+They use Pulsar's metadata driver, as the bookies of a Pulsar cluster do, and come with its jars.
+"""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from anabranch.limits import SERVER_READY_S_MAX
+from anabranch.testing.servers.failures import ToolFailed
+from anabranch.testing.servers.member import Member, group, port_answers
+from anabranch.testing.servers.process import free_port
+from anabranch.testing.servers.pulsar import java_command
+
+MAIN_CLASS: Final = "org.apache.bookkeeper.server.Main"
+SHELL_CLASS: Final = "org.apache.bookkeeper.bookie.BookieShell"
+MEMORY: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+
+
+def _settings(home: Path, port: int, metadata_url: str) -> dict[str, str]:
+    return {
+        "bookiePort": str(port),
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "metadataServiceUri": f"metadata-store:{metadata_url}",
+        "journalDirectories": str(home / "journal"),
+        "ledgerDirectories": str(home / "ledgers"),
+        "indexDirectories": str(home / "index"),
+        "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+        "dbStorage_writeCacheMaxSizeMb": "64",
+        "dbStorage_readAheadCacheMaxSizeMb": "32",
+        "dbStorage_rocksDB_blockCacheSize": "16777216",
+        "journalMaxSizeMB": "128",
+        "journalPreAllocSizeMB": "4",
+        "httpServerEnabled": "false",
+        "autoRecoveryDaemonEnabled": "false",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BookKeeper:
+    """Running bookies."""
+
+    members: tuple[Member, ...]
+    ports: tuple[int, ...]
+
+    def shell(self, *arguments: str) -> str:
+        """Run `bookkeeper shell` as the first bookie is configured; return what it printed.
+
+        Raises:
+            ToolFailed: if it ends with an error.
+        """
+        home = self.members[0].folder
+        command = java_command(home, "-Xmx256m", main=SHELL_CLASS)
+        done = subprocess.run(
+            [*command, "-conf", str(home / "bookie.conf"), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SERVER_READY_S_MAX,
+        )
+        if done.returncode:
+            raise ToolFailed(f"bookkeeper shell {' '.join(arguments)}:\n{done.stdout[-4000:]}")
+        return done.stdout
+
+
+@contextmanager
+def bookkeeper(
+    metadata_url: str,
+    bookies: int = 3,
+    *,
+    folder: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[BookKeeper]:
+    """Run bookies on a metadata store that was set up for them, for as long as the body runs.
+
+    Args:
+        metadata_url: of the store as Pulsar writes it, such as `zk:127.0.0.1:2181/chroot`.
+        bookies: how many.
+        folder: for data, configuration and logs; kept. Without it, a temporary one.
+        settings: added to, or put in place of, the lines of each bookie's configuration.
+
+    Raises:
+        MissingTool: if Java or the jars are missing.
+        ServerFailed: if a bookie does not become ready.
+    """
+    ports = tuple(free_port() for _ in range(bookies))
+    members: list[Member] = []
+
+    def build(root: Path) -> list[Member]:
+        for number, port in enumerate(ports, start=1):
+            home = root / f"bookie-{number}"
+            home.mkdir(parents=True, exist_ok=True)
+            lines = _settings(home, port, metadata_url) | dict(settings or {})
+            (home / "bookie.conf").write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
+            command = java_command(home, *MEMORY, main=MAIN_CLASS)
+            members.append(
+                Member(
+                    f"bookie-{number}",
+                    [*command, "--conf", str(home / "bookie.conf")],
+                    folder=home,
+                    ready=partial(port_answers, port),
+                )
+            )
+        return members
+
+    with group("bookkeeper", folder, build):
+        yield BookKeeper(tuple(members), ports)
