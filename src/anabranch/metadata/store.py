@@ -14,7 +14,7 @@ own process has a session that lasts as long as the process does.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from anabranch.errors import AnabranchError
 
@@ -156,6 +156,19 @@ class Delete:
     guard: Guard | None = None
 
 
+class AccessRight(NamedTuple):
+    """Who may do what with a node, in ZooKeeper's terms; few stores can hold such."""
+
+    permissions: int
+    """Bits: 1 read, 2 write, 4 create, 8 delete, 16 administer."""
+    scheme: str
+    identity: str
+
+
+OPEN_TO_ALL: Final = (AccessRight(31, "world", "anyone"),)
+"""What a node has that nobody gave rights to: the same as none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A node as `export` gives it and `restore` takes it: all that is kept, nothing implied."""
@@ -170,6 +183,25 @@ class Record:
     session: int | None = None
     """Of an ephemeral node: whose it is."""
     indexes: tuple[IndexKey, ...] = ()
+    acls: tuple[AccessRight, ...] = ()
+    """Empty where everybody may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What of a record a kind of store holds after `restore`; paths and values always are."""
+
+    native_version_max: int | None = None
+    """Larger versions become others; None: all are kept."""
+    sequences: bool = True
+    """The counters exactly; otherwise they may have become larger."""
+    times: bool = True
+    indexes: bool = True
+    acls: bool = False
+
+    def keeps_version(self, native_version: int) -> bool:
+        """Whether a node with this version has it still after `restore`."""
+        return self.native_version_max is None or native_version <= self.native_version_max
 
 
 Operation = Put | Delete
@@ -292,7 +324,7 @@ class MetadataStore(Protocol):
         ...
 
     def export(self, prefix: str = "/") -> AsyncIterator[Record]:
-        """Every node at or below `prefix` as of one moment, parents first, in bounded memory."""
+        """Every node at or below `prefix` as of one moment, in path order, in bounded memory."""
         ...
 
     async def restore(self, records: AsyncIterator[Record]) -> int:

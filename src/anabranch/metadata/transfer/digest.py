@@ -1,0 +1,61 @@
+"""What two trees are compared by without laying them side by side. Pure.
+
+A digest is a sum over the hashes of single nodes: it does not depend on the order in which they
+came, can be written down in the middle and gone on with, and takes the same room for any tree.
+"""
+
+import struct
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from anabranch.metadata.fields import bytes_field, indexes_field, text_field
+from anabranch.metadata.operation_checks import has_own_acls
+from anabranch.metadata.store import Record
+
+DIGEST_BYTES: Final = 32
+_MODULUS: Final = 1 << (8 * DIGEST_BYTES)
+_NUMBERS: Final = struct.Struct(">qQ")
+
+
+class Digest(NamedTuple):
+    """Of some nodes, ephemeral ones left out."""
+
+    nodes: int = 0
+    value_bytes: int = 0
+    content: int = 0
+    """Over paths and values: what any two stores can have in common."""
+    exact: int = 0
+    """Over these and versions, sequences, indexes and access rights; times are in neither."""
+
+    def plus(self, record: Record) -> "Digest":
+        """With one more node."""
+        if record.session is not None:
+            return self
+        content = text_field(record.path) + bytes_field(record.value)
+        exact = content + _NUMBERS.pack(record.native_version, record.next_sequence)
+        exact += indexes_field(tuple(sorted(record.indexes, key=lambda key: (key.index, key.key))))
+        if has_own_acls(record):
+            exact += repr([tuple(right) for right in record.acls]).encode()
+        return Digest(
+            self.nodes + 1,
+            self.value_bytes + len(record.value),
+            (self.content + _number(content)) % _MODULUS,
+            (self.exact + _number(exact)) % _MODULUS,
+        )
+
+    @property
+    def content_text(self) -> str:
+        """`content` as it is shown."""
+        return f"{self.content:0{2 * DIGEST_BYTES}x}"
+
+    @property
+    def exact_text(self) -> str:
+        """`exact` as it is shown."""
+        return f"{self.exact:0{2 * DIGEST_BYTES}x}"
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=DIGEST_BYTES).digest(), "big")
+
+
+NO_NODES: Final = Digest()
