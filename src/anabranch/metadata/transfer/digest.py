@@ -8,7 +8,7 @@ import struct
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from anabranch.metadata.fields import bytes_field, indexes_field, text_field
+from anabranch.metadata.fields import indexes_field
 from anabranch.metadata.operation_checks import has_own_acls
 from anabranch.metadata.store import Record
 
@@ -31,16 +31,18 @@ class Digest(NamedTuple):
         """With one more node."""
         if record.session is not None:
             return self
-        content = text_field(record.path) + bytes_field(record.value)
+        content = _hash(record.path.encode() + b"\0" + record.value)  # a path has no such byte
         exact = content + _NUMBERS.pack(record.native_version, record.next_sequence)
-        exact += indexes_field(tuple(sorted(record.indexes, key=lambda key: (key.index, key.key))))
+        if record.indexes:
+            keys = sorted(record.indexes, key=lambda entry: (entry.index, entry.key))
+            exact += indexes_field(tuple(keys))
         if has_own_acls(record):
             exact += repr([tuple(right) for right in record.acls]).encode()
         return Digest(
             self.nodes + 1,
             self.value_bytes + len(record.value),
-            (self.content + _number(content)) % _MODULUS,
-            (self.exact + _number(exact)) % _MODULUS,
+            (self.content + int.from_bytes(content)) % _MODULUS,
+            (self.exact + int.from_bytes(_hash(exact))) % _MODULUS,
         )
 
     @property
@@ -54,8 +56,8 @@ class Digest(NamedTuple):
         return f"{self.exact:0{2 * DIGEST_BYTES}x}"
 
 
-def _number(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=DIGEST_BYTES).digest(), "big")
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 NO_NODES: Final = Digest()

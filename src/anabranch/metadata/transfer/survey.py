@@ -1,16 +1,18 @@
 """Looking before writing: what a copy would bring, and what stands in its way."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from anabranch import limits
 from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.operation_checks import has_own_acls
 from anabranch.metadata.paths import ROOT
-from anabranch.metadata.store import MetadataStore, Node
+from anabranch.metadata.store import MetadataStore, Node, Record
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import RecordSource
+from anabranch.runtime import Clock
 
 OnProgress = Callable[[str, Digest], None]
 """Told the present phase and how much of it is done."""
@@ -19,6 +21,26 @@ PROGRESS_NODES = 256
 
 def no_progress(phase: str, done: Digest) -> None:
     """For callers that do not want to know."""
+
+
+async def paced(
+    records: AsyncIterator[Record],
+    clock: Clock,
+    nodes_per_s: float | None,
+    bytes_per_s: float | None,
+    on_progress: OnProgress,
+) -> AsyncIterator[Record]:
+    """The same records, not faster than wanted, with word of how many they were."""
+    pace = Pace(nodes_per_s, bytes_per_s)
+    done = NO_NODES
+    async for record in records:
+        yield record
+        done = done._replace(nodes=done.nodes + 1, value_bytes=done.value_bytes + len(record.value))
+        if done.nodes % PROGRESS_NODES == 0:
+            on_progress("export", done)
+        delay_s = pace.take(clock.monotonic_s(), len(record.value) + len(record.path))
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
 
 
 @dataclass
