@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from anabranch import limits
 from anabranch.errors import ConflictError, StorageError
 from anabranch.metadata.operation_checks import has_own_acls
-from anabranch.metadata.paths import order_key
+from anabranch.metadata.paths import ROOT, order_key
 from anabranch.metadata.store import Keeping, MetadataStore, Node, Record
 from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer.checkpoint import Checkpoint
@@ -108,6 +108,7 @@ class Copy:
         self._changed: list[ChangedVersion] = []
         self._unkept: list[tuple[str, int]] = []
         self._ended = False
+        self._has_root = False
 
     async def run(self) -> CopyReport:
         """Copy everything.
@@ -202,6 +203,7 @@ class Copy:
             if record.session is not None:
                 self._report.ephemerals += 1
                 continue
+            self._has_root |= record.path == ROOT
             record = self._trimmed(record)
             if skipping and order_key(record.path) <= last:
                 skipped = skipped.plus(record)
@@ -295,7 +297,7 @@ class Copy:
         if not self._options.overwrite:
             raise ConflictError(f"{record.path} exists in the target and is another one")
         self._report.overwritten += 1
-        if record.path != "/" and not await self._target.children(record.path):
+        if record.path != ROOT and not await self._target.children(record.path):
             await self._target.delete(record.path, node.stat.version)
             return True
         await self._replace_parent(record, node)
@@ -343,6 +345,8 @@ class Copy:
         if self._at.target_was_empty and exact:
             found = NO_NODES
             async for record in self._target.export(self._source.prefix):
+                if record.path == ROOT and not self._has_root:
+                    continue  # every store has one, even if nobody copied it
                 found = found.plus(record)
                 if found.nodes % PROGRESS_NODES == 0:
                     self._on_progress("verify", found)

@@ -90,3 +90,14 @@ def digest_of_the_last(self: Digest, record: Record) -> Digest:
     """A digest covers one node."""
     newest: Digest = original("digest_of_the_last")(NO_NODES, record)
     return newest._replace(nodes=self.nodes + 1, value_bytes=self.value_bytes + newest.value_bytes)
+
+
+@planted("versions_are_not_noted", target="anabranch.metadata.transfer.copying:Copy._note_version")
+def versions_are_not_noted(self: Copy, path: str, source: int, target: int) -> None:
+    """Nobody can tell which versions a copy could not keep."""
+
+
+@planted("urls_are_shown_whole", target="anabranch.metadata.transfer.sources:shown")
+def urls_are_shown_whole(url: str) -> str:
+    """Secrets in a store's URL are written into files and shown."""
+    return url
