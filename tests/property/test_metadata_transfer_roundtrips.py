@@ -110,7 +110,7 @@ def test_any_file_is_read_or_refused(data: st.DataObject) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("first", "second"), product(PLACES, PLACES))
+@pytest.mark.parametrize(("first", "second"), [*product(PLACES, PLACES)])
 @settings(max_examples=6, deadline=None)
 @given(TREES)
 def test_any_tree_comes_through(first: str, second: str, tree: list[Record]) -> None:
