@@ -254,6 +254,7 @@ def diff(
         return count
 
     count = run(work)
+    sys.stdout.flush()
     print(f"{count} differences", file=sys.stderr)
     raise typer.Exit(EXIT_REFUSED if count else 0)
 
