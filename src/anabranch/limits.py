@@ -128,7 +128,7 @@ METADATA_ACL_BYTES_MAX: Final = 4 * KIB
 METADATA_EXPORT_BLOCK_BYTES_USUAL: Final = 256 * KIB
 METADATA_EXPORT_BLOCK_BYTES_MAX: Final = 4 * MIB
 """Of an export file; a longer one is damage and not read."""
-METADATA_COPY_SPAN_NODES: Final = 5_000
+METADATA_COPY_SPAN_NODES: Final = 50_000
 """Nodes a copy writes between two checkpoints; so many are looked at again when it resumes."""
 METADATA_COPY_READS_MAX: Final = 64
 """Single reads a copy or a command has under way."""

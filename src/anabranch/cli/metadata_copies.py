@@ -190,7 +190,7 @@ def _copy(
             try:
                 if dry_run:
                     found = await survey(source, target, progress.tell)
-                    if not keeping.acls and not options.drop_acls:
+                    if not keeping.access and not options.drop_acls:
                         found.refuse_acls()
                     if not options.overwrite:
                         found.refuse_conflicts()

@@ -6,7 +6,6 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, InputError
 from anabranch.metadata.paths import check_path
 from anabranch.metadata.store import (
-    OPEN_TO_ALL,
     Condition,
     IndexKey,
     Operation,
@@ -41,16 +40,17 @@ def check_operation(operation: Operation) -> None:
         raise InputError("the root '/' cannot be ephemeral")
 
 
-def check_record(record: Record, *, acls: bool = False) -> None:
-    """Refuse a record that no store can have exported, or whose access rights would get lost.
-
-    `acls` says that the store can hold access rights.
+def check_record(record: Record, *, holds_access: bool = False) -> None:
+    """Refuse a record that no store can have exported, or that this one would not keep whole.
 
     Raises:
         InputError: naming it.
     """
-    if not acls and has_own_acls(record):
-        raise InputError(f"{record.path} has access rights, which this store cannot hold")
+    if record.access and not holds_access:
+        raise InputError(
+            f"{record.path} has access rights, which this store does not hold: restore it without "
+            "them only if everybody who reaches the store may read and write it"
+        )
     check_path(record.path)
     _check_value(record.path, record.value)
     _check_indexes(record.path, record.indexes)
@@ -58,11 +58,6 @@ def check_record(record: Record, *, acls: bool = False) -> None:
         raise InputError(f"{record.path}: a version or sequence number that no store gives out")
     if not (abs(record.created_ms) < _NUMBER_END and abs(record.modified_ms) < _NUMBER_END):
         raise InputError(f"{record.path}: a time that is none")
-
-
-def has_own_acls(record: Record) -> bool:
-    """Whether somebody restricted access to the node."""
-    return bool(record.acls) and record.acls != OPEN_TO_ALL
 
 
 def _check_value(path: str, value: bytes) -> None:

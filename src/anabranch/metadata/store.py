@@ -14,7 +14,7 @@ own process has a session that lasts as long as the process does.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from anabranch.errors import AnabranchError
 
@@ -156,17 +156,14 @@ class Delete:
     guard: Guard | None = None
 
 
-class AccessRight(NamedTuple):
-    """Who may do what with a node, in ZooKeeper's terms; few stores can hold such."""
+@dataclass(frozen=True, slots=True)
+class AccessRight:
+    """What somebody may do with a node, in the words of ZooKeeper."""
 
     permissions: int
     """Bits: 1 read, 2 write, 4 create, 8 delete, 16 administer."""
     scheme: str
     identity: str
-
-
-OPEN_TO_ALL: Final = (AccessRight(31, "world", "anyone"),)
-"""What a node has that nobody gave rights to: the same as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +180,8 @@ class Record:
     session: int | None = None
     """Of an ephemeral node: whose it is."""
     indexes: tuple[IndexKey, ...] = ()
-    acls: tuple[AccessRight, ...] = ()
-    """Empty where everybody may do everything."""
+    access: tuple[AccessRight, ...] = ()
+    """Empty if everybody may do everything. Only some stores hold it; the others refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +194,7 @@ class Keeping:
     """The counters exactly; otherwise they may have become larger."""
     times: bool = True
     indexes: bool = True
-    acls: bool = False
+    access: bool = False
 
     def keeps_version(self, native_version: int) -> bool:
         """Whether a node with this version has it still after `restore`."""

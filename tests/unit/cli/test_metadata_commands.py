@@ -321,7 +321,7 @@ def test_access_rights_need_a_word(tmp_path: Path) -> None:
     file = tmp_path / "x"
     records = [
         Record("/", b"", 0, 1, 1),
-        Record("/r", b"", 0, 1, 1, acls=(AccessRight(1, "ip", "::1"),)),
+        Record("/r", b"", 0, 1, 1, access=(AccessRight(1, "ip", "::1"),)),
     ]
     asyncio.run(
         write_export(real_runtime().disk, str(file), ExportHeader("zk:h", "/", 1), each(records))

@@ -50,7 +50,7 @@ async def test_what_is_on_one_side_only() -> None:
         ("version", replace(A, native_version=9)),
         ("sequence", replace(A, next_sequence=9)),
         ("indexes", replace(A, indexes=(IndexKey("i", "k"),))),
-        ("acls", replace(A, acls=(AccessRight(1, "ip", "::1"),))),
+        ("access", replace(A, access=(AccessRight(1, "ip", "::1"),))),
     ],
 )
 async def test_every_field_counts(field: str, other: Record) -> None:

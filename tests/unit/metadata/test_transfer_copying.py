@@ -124,7 +124,7 @@ def test_damaged_version_map_is_refused() -> None:
 
 
 async def with_rights(folder: Path) -> FileSource:
-    records = [Record("/a", b"", 0, 1, 1), Record("/b", b"1", 0, 1, 1, acls=(RIGHT,))]
+    records = [Record("/a", b"", 0, 1, 1), Record("/b", b"1", 0, 1, 1, access=(RIGHT,))]
     header = ExportHeader("zk:somewhere", "/", 1)
     path = f"{folder}/x"
     await write_export(real_runtime().disk, path, header, each(records))
@@ -147,9 +147,7 @@ async def test_access_rights_are_not_lost_silently(target: MetadataStore, tmp_pa
 
 async def test_store_that_cannot_hold_rights_refuses_them_itself(target: MetadataStore) -> None:
     with pytest.raises(InputError, match="/b has access rights"):
-        await target.restore(each([Record("/b", b"", 0, 1, 1, acls=(RIGHT,))]))
-    everybody = AccessRight(31, "world", "anyone")
-    await target.restore(each([Record("/b", b"", 0, 1, 1, acls=(everybody,))]))
+        await target.restore(each([Record("/b", b"", 0, 1, 1, access=(RIGHT,))]))
 
 
 # --- nodes that are there ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ RECORDS = [
     Record("/a", b"", 0, 5, 6, next_sequence=12),
     Record("/a/b", bytes(range(40)), 10**6, 7, 8, indexes=(IndexKey("by", "ä"),)),
     Record("/a/e", b"mine", 0, 9, 9, session=77),
-    Record("/r", b"secret", 1, 2, 3, acls=(AccessRight(1, "digest", "u:x"),)),
+    Record("/r", b"secret", 1, 2, 3, access=(AccessRight(1, "digest", "u:x"),)),
 ]
 
 
@@ -165,7 +165,7 @@ async def test_access_rights_are_bounded(tmp_path: Path) -> None:
     long = (AccessRight(31, "digest", "u" * limits.METADATA_ACL_BYTES_MAX),)
     for wrong in (many, long):
         with pytest.raises(InputError, match="/r has"):
-            await written(tmp_path, [replace(RECORDS[4], acls=wrong)])
+            await written(tmp_path, [replace(RECORDS[4], access=wrong)])
     largest = (AccessRight(31, "x", "u" * (limits.METADATA_ACL_BYTES_MAX - 1)),)
-    record = replace(RECORDS[4], acls=largest * limits.METADATA_ACLS_PER_NODE_MAX)
+    record = replace(RECORDS[4], access=largest * limits.METADATA_ACLS_PER_NODE_MAX)
     assert await read(await written(tmp_path, [record])) == [record]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from anabranch.errors import InputError
-from anabranch.metadata.operation_checks import has_own_acls
 from anabranch.metadata.paths import order_key
 from anabranch.metadata.store import Keeping, Record
 
@@ -75,8 +74,8 @@ def _fields(left: Record, right: Record, *, content_only: bool, times: bool) -> 
             found.append("sequence")
         if set(left.indexes) != set(right.indexes):
             found.append("indexes")
-        if (has_own_acls(left) or has_own_acls(right)) and left.acls != right.acls:
-            found.append("acls")
+        if left.access != right.access:
+            found.append("access")
     if times and (left.created_ms, left.modified_ms) != (right.created_ms, right.modified_ms):
         found.append("times")
     return tuple(found)
@@ -118,4 +117,4 @@ def arrived(source: Record, target: Record, keeping: Keeping, *, overwritten: bo
             return False
     if keeping.indexes and set(source.indexes) != set(target.indexes):
         return False
-    return not keeping.acls or not has_own_acls(source) or source.acls == target.acls
+    return not keeping.access or not source.access or source.access == target.access

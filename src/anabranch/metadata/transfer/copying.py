@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from anabranch import limits
 from anabranch.errors import ConflictError, StorageError
-from anabranch.metadata.operation_checks import has_own_acls
 from anabranch.metadata.paths import ROOT, order_key
 from anabranch.metadata.store import Keeping, MetadataStore, Node, Record
 from anabranch.metadata.transfer import checkpoint as checkpoints
@@ -149,7 +148,7 @@ class Copy:
             self._report.resumed_after = resumed.digest.nodes
             self._map = VersionMapWriter(self._runtime.disk, resumed.version_map)
         empty = resumed is None and await is_empty(self._target, self._source.prefix)
-        loses_acls = not self._keeping.acls and not self._options.drop_acls
+        loses_acls = not self._keeping.access and not self._options.drop_acls
         occupiable = resumed is None and not empty and not self._options.overwrite
         if self._source.may_be_damaged or occupiable or (loses_acls and self._source.may_have_acls):
             found = await survey(
@@ -216,11 +215,11 @@ class Copy:
             self._check_same_source(skipped)
 
     def _trimmed(self, record: Record) -> Record:
-        if self._keeping.acls or not record.acls:
+        if self._keeping.access or not record.access:
             return record
-        if has_own_acls(record):
+        if record.access:
             self._report.acls_dropped += 1
-        return replace(record, acls=())
+        return replace(record, access=())
 
     def _check_same_source(self, skipped: Digest) -> None:
         if skipped != self._at.digest:
@@ -249,7 +248,10 @@ class Copy:
             if (delay_s := self._pace.take(now_s, len(record.value) + len(record.path))) > 0:
                 await asyncio.sleep(delay_s)
             count += 1
-            if count >= self._span_nodes:
+            if self._options.checkpoint or self._pace.is_limited:
+                if count >= self._span_nodes:
+                    return
+            elif len(self._unkept) >= limits.METADATA_COPY_SPAN_NODES:
                 return
         self._ended = True
 
@@ -309,7 +311,7 @@ class Copy:
             return False
         if kept and node.stat.version.native != record.native_version:
             return False
-        if not record.next_sequence and not record.indexes and not record.acls:
+        if not record.next_sequence and not record.indexes and not record.access:
             return True
         there = await self._exported(record.path)
         return arrived(record, there, self._keeping, overwritten=True)

@@ -8,13 +8,13 @@ import struct
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from anabranch.metadata.fields import indexes_field
-from anabranch.metadata.operation_checks import has_own_acls
+from anabranch.metadata.fields import indexes_field, text_field
 from anabranch.metadata.store import Record
 
 DIGEST_BYTES: Final = 32
 _MODULUS: Final = 1 << (8 * DIGEST_BYTES)
 _NUMBERS: Final = struct.Struct(">qQ")
+_RIGHT: Final = struct.Struct(">i")
 
 
 class Digest(NamedTuple):
@@ -36,8 +36,9 @@ class Digest(NamedTuple):
         if record.indexes:
             keys = sorted(record.indexes, key=lambda entry: (entry.index, entry.key))
             exact += indexes_field(tuple(keys))
-        if has_own_acls(record):
-            exact += repr([tuple(right) for right in record.acls]).encode()
+        for right in record.access:
+            exact += b"access" + _RIGHT.pack(right.permissions)
+            exact += text_field(right.scheme) + text_field(right.identity)
         return Digest(
             self.nodes + 1,
             self.value_bytes + len(record.value),

@@ -84,7 +84,7 @@ def encode_start(header: ExportHeader) -> bytes:
 
 def encode_record(record: Record) -> bytes:
     """One node, as it stands in a block."""
-    flags = (_EPHEMERAL if record.session is not None else 0) | (_ACLS if record.acls else 0)
+    flags = (_EPHEMERAL if record.session is not None else 0) | (_ACLS if record.access else 0)
     parts = [
         _NODE.pack(
             flags,
@@ -99,25 +99,32 @@ def encode_record(record: Record) -> bytes:
     ]
     if record.session is not None:
         parts.append(_SESSION.pack(record.session))
-    if record.acls:
+    if record.access:
         parts.append(_encode_acls(record))
     return b"".join(parts)
 
 
 def _encode_acls(record: Record) -> bytes:
-    if len(record.acls) > limits.METADATA_ACLS_PER_NODE_MAX:
+    if len(record.access) > limits.METADATA_ACLS_PER_NODE_MAX:
         raise InputError(
-            f"{record.path} has {len(record.acls)} access rights, "
+            f"{record.path} has {len(record.access)} access rights, "
             f"an export file holds at most {limits.METADATA_ACLS_PER_NODE_MAX} of a node"
         )
-    parts = [_COUNT.pack(len(record.acls))]
-    for right in record.acls:
-        if len(right[1].encode()) + len(right[2].encode()) > limits.METADATA_ACL_BYTES_MAX:
+    parts = [_COUNT.pack(len(record.access))]
+    for right in record.access:
+        if (
+            len(right.scheme.encode()) + len(right.identity.encode())
+            > limits.METADATA_ACL_BYTES_MAX
+        ):
             raise InputError(
                 f"{record.path} has an access right of more than "
                 f"{limits.METADATA_ACL_BYTES_MAX} bytes"
             )
-        parts += (_RIGHT.pack(right[0]), text_field(right[1]), text_field(right[2]))
+        parts += (
+            _RIGHT.pack(right.permissions),
+            text_field(right.scheme),
+            text_field(right.identity),
+        )
     return b"".join(parts)
 
 
@@ -215,7 +222,7 @@ def decode_records(file: str, offset: int, payload: bytes) -> Iterable[Record]:
     try:
         while not fields.at_end:
             record = _decode_record(fields)
-            check_record(record, acls=True)
+            check_record(record, holds_access=True)
             records.append(record)
     except (FormatError, InputError) as error:
         raise Corruption(file, offset, f"a node cannot be read: {error}") from None

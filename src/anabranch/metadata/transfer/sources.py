@@ -54,7 +54,7 @@ class StoreSource:
     def __init__(self, store: MetadataStore, url: str, prefix: str, keeping: Keeping) -> None:
         self.identity = shown(url)
         self.prefix = check_path(prefix)
-        self.may_have_acls = keeping.acls
+        self.may_have_acls = keeping.access
         self._store = store
 
     def records(self) -> AsyncIterator[Record]:

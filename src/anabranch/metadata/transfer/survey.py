@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from anabranch import limits
 from anabranch.errors import ConflictError, InputError
-from anabranch.metadata.operation_checks import has_own_acls
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore, Node, Record
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
@@ -96,7 +95,7 @@ async def survey(
             found.ephemerals += 1
             continue
         found.digest = found.digest.plus(record)
-        if has_own_acls(record):
+        if record.access:
             found.acls += 1
             found.first_with_acls = found.first_with_acls or record.path
         if target is not None:

@@ -76,7 +76,7 @@ def end_is_not_checked(file: str, offset: int, payload: bytes, found: Any) -> No
 @planted("file_loses_acls", target="anabranch.metadata.transfer.file_format:encode_record")
 def file_loses_acls(record: Record) -> bytes:
     """Access rights are not written to export files."""
-    encoded: bytes = original("file_loses_acls")(replace(record, acls=()))
+    encoded: bytes = original("file_loses_acls")(replace(record, access=()))
     return encoded
 
 
