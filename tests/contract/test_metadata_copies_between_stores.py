@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.metadata.store import Keeping, MetadataStore
+from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.testing.contracts.metadata_transfer import Transfers
 from anabranch.testing.contracts.proving import proves
 from anabranch.testing.contracts.transfer_places import PLACES, empty_store

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from anabranch.errors import Corruption, FormatError
 from anabranch.metadata.paths import ancestors_of, order_key
-from anabranch.metadata.store import AccessRight, IndexKey, Keeping, Record
+from anabranch.metadata.store import AccessRight, IndexKey, Record
 from anabranch.metadata.transfer.copying import Copy, CopyOptions
 from anabranch.metadata.transfer.export_file import ExportFile, write_export
 from anabranch.metadata.transfer.file_format import ExportHeader, decode_records, encode_record
+from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.sources import FileSource, StoreSource
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of

@@ -175,8 +175,8 @@ def _copy(
     dry_run: bool,
     output: Output,
 ) -> None:
-    from anabranch.metadata.factory import keeping_of
     from anabranch.metadata.transfer.copying import Copy
+    from anabranch.metadata.transfer.keeping import keeping_of
     from anabranch.metadata.transfer.sources import shown
     from anabranch.metadata.transfer.survey import survey
 
@@ -277,8 +277,8 @@ def _print_difference(difference: "Difference", output: Output) -> None:
 async def _source(
     url: str, runtime: "Runtime", prefix: str | None
 ) -> "AsyncIterator[RecordSource]":
-    from anabranch.metadata.factory import keeping_of
     from anabranch.metadata.transfer.export_file import ExportFile
+    from anabranch.metadata.transfer.keeping import keeping_of
     from anabranch.metadata.transfer.sources import FileSource, StoreSource
 
     if url.startswith(_FILE):

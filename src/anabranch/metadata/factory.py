@@ -1,18 +1,13 @@
 """Opens a metadata store by its URL: the one place that names the stores."""
 
-from typing import Final
-
 from anabranch import limits
 from anabranch.errors import ConfigError
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.served.addresses import SCHEME
 from anabranch.metadata.served.client import ServedStore
-from anabranch.metadata.store import Keeping, MetadataStore
+from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
-
-_KEEPING: Final = {"memory": Keeping(), "embedded": Keeping(), SCHEME: Keeping()}
-"""What each kind of store holds of a restored record, by the scheme of its URL."""
 
 
 async def open_store(
@@ -39,23 +34,7 @@ async def open_store(
         return await EmbeddedStore.open(runtime, rest)
     if scheme == SCHEME and colon:
         return await ServedStore.open(runtime, url, session_timeout_s=session_timeout_s)
-    raise _unknown(url)
-
-
-def keeping_of(url: str) -> Keeping:
-    """What a store with this URL holds of a restored record.
-
-    Raises:
-        ConfigError: if there is no such store.
-    """
-    scheme, colon, _ = url.partition(":")
-    if not colon or scheme not in _KEEPING:
-        raise _unknown(url)
-    return _KEEPING[scheme]
-
-
-def _unknown(url: str) -> ConfigError:
-    return ConfigError(
+    raise ConfigError(
         f"unknown metadata store {url!r}: known are 'memory:', 'embedded:<folder>' and "
         f"'{SCHEME}://<host>:<port>'"
     )

@@ -184,23 +184,6 @@ class Record:
     """Empty if everybody may do everything. Only some stores hold it; the others refuse it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What of a record a kind of store holds after `restore`; paths and values always are."""
-
-    native_version_max: int | None = None
-    """Larger versions become others; None: all are kept."""
-    sequences: bool = True
-    """The counters exactly; otherwise they may have become larger."""
-    times: bool = True
-    indexes: bool = True
-    access: bool = False
-
-    def keeps_version(self, native_version: int) -> bool:
-        """Whether a node with this version has it still after `restore`."""
-        return self.native_version_max is None or native_version <= self.native_version_max
-
-
 Operation = Put | Delete
 Outcome = Stat | None | AnabranchError
 """Of one operation in a batch: the stat of a put, None for a delete, or why it was refused."""

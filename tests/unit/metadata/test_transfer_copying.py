@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.errors import ConflictError, Corruption, FormatError, InputError, NotFound
 from anabranch.metadata.memory import MemoryStore
-from anabranch.metadata.store import AccessRight, IndexKey, Keeping, MetadataStore, Record
+from anabranch.metadata.store import AccessRight, IndexKey, MetadataStore, Record
 from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer import version_map
 from anabranch.metadata.transfer.checkpoint import Checkpoint
@@ -16,6 +16,7 @@ from anabranch.metadata.transfer.copying import Copy, CopyOptions, CopyReport
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
 from anabranch.metadata.transfer.export_file import ExportFile, write_export
 from anabranch.metadata.transfer.file_format import ExportHeader
+from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import FileSource, StoreSource, shown
 from anabranch.runtime.real import real_runtime

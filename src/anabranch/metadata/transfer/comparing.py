@@ -6,7 +6,8 @@ from enum import Enum
 
 from anabranch.errors import InputError
 from anabranch.metadata.paths import order_key
-from anabranch.metadata.store import Keeping, Record
+from anabranch.metadata.store import Record
+from anabranch.metadata.transfer.keeping import Keeping
 
 
 class Kind(Enum):

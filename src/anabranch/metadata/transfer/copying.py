@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from anabranch import limits
 from anabranch.errors import ConflictError, StorageError
 from anabranch.metadata.paths import ROOT, order_key
-from anabranch.metadata.store import Keeping, MetadataStore, Node, Record
+from anabranch.metadata.store import MetadataStore, Node, Record
 from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer.checkpoint import Checkpoint
 from anabranch.metadata.transfer.comparing import Kind, arrived, compare
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.metadata.transfer.survey import (

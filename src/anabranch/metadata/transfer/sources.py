@@ -6,8 +6,9 @@ from typing import Protocol
 
 from anabranch.errors import NotFound
 from anabranch.metadata.paths import check_path, is_within
-from anabranch.metadata.store import Keeping, MetadataStore, Record
+from anabranch.metadata.store import MetadataStore, Record
 from anabranch.metadata.transfer.export_file import ExportFile
+from anabranch.metadata.transfer.keeping import Keeping
 
 _CREDENTIALS = re.compile(r"^(\w+:(?://)?)[^/@]*@")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&]*(?:token|password|secret)[^=&]*=)[^&]*", re.IGNORECASE)

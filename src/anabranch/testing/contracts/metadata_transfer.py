@@ -13,10 +13,11 @@ import pytest
 
 from anabranch.errors import ConflictError
 from anabranch.metadata.paths import name_of
-from anabranch.metadata.store import IndexKey, Keeping, MetadataStore, Record
+from anabranch.metadata.store import IndexKey, MetadataStore, Record
 from anabranch.metadata.transfer import version_map
 from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.copying import Copy, CopyOptions, CopyReport
+from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.runtime import Disk
 from anabranch.runtime.network import Buffer
