@@ -133,6 +133,8 @@ METADATA_COPY_SPAN_NODES: Final = 50_000
 METADATA_COPY_READS_MAX: Final = 64
 """Single reads a copy or a command has under way."""
 METADATA_COPY_CONFLICTS_SHOWN_MAX: Final = 5
+METADATA_SORT_BYTES_MAX: Final = 64 * MIB
+"""Records that are sorted in memory; more wait in files."""
 
 # --- coordination -----------------------------------------------------------------------------
 LEASE_DRIFT_SHARE_MAX: Final = 0.05

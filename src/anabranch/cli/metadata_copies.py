@@ -1,6 +1,7 @@
 """`anabranch metadata export|restore|copy|diff`: whole trees, between stores and files."""
 
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -164,7 +165,9 @@ def _options(
     from anabranch.metadata.transfer.copying import CopyOptions
 
     name = version_map or f"version-map-{datetime.now(UTC):%Y%m%d-%H%M%S}.tsv"
-    return CopyOptions(overwrite, drop_acls, rate, bytes_rate, checkpoint, name, verify)
+    return CopyOptions(
+        overwrite, drop_acls, rate, bytes_rate, checkpoint, name, verify, tempfile.gettempdir()
+    )
 
 
 def _copy(
@@ -279,6 +282,7 @@ async def _source(
 ) -> "AsyncIterator[RecordSource]":
     from anabranch.metadata.transfer.export_file import ExportFile
     from anabranch.metadata.transfer.keeping import keeping_of
+    from anabranch.metadata.transfer.ordering import Sorting
     from anabranch.metadata.transfer.sources import FileSource, StoreSource
 
     if url.startswith(_FILE):
@@ -290,7 +294,8 @@ async def _source(
         return
     keeping = keeping_of(url)
     async with opened(url, runtime) as store:
-        yield StoreSource(store, url, "/" if prefix is None else prefix, keeping)
+        sorting = Sorting(runtime, tempfile.gettempdir())
+        yield StoreSource(store, url, "/" if prefix is None else prefix, keeping, sorting)
 
 
 def _digest_fields(digest: "Digest") -> dict[str, Any]:

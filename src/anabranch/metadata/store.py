@@ -304,7 +304,7 @@ class MetadataStore(Protocol):
         ...
 
     def export(self, prefix: str = "/") -> AsyncIterator[Record]:
-        """Every node at or below `prefix` as of one moment, in path order, in bounded memory."""
+        """Every node at or below `prefix` as of one moment, parents first, in bounded memory."""
         ...
 
     async def restore(self, records: AsyncIterator[Record]) -> int:

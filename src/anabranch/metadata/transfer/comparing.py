@@ -114,7 +114,7 @@ def arrived(source: Record, target: Record, keeping: Keeping, *, overwritten: bo
         if keeping.sequences and target.next_sequence != source.next_sequence:
             return False
         changed = target.native_version != source.native_version
-        if changed and keeping.keeps_version(source.native_version):
+        if changed and keeping.keeps_version(source):
             return False
     if keeping.indexes and set(source.indexes) != set(target.indexes):
         return False

@@ -17,7 +17,8 @@ from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer.checkpoint import Checkpoint
 from anabranch.metadata.transfer.comparing import Kind, arrived, compare
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
-from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
+from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.metadata.transfer.survey import (
@@ -48,6 +49,8 @@ class CopyOptions:
     """File for versions that could not be kept; made only if there are any."""
     verify: bool = True
     """Read the target back and compare."""
+    sorting_folder: str = "."
+    """For records that do not come in path order."""
     span_nodes: int = limits.METADATA_COPY_SPAN_NODES
 
 
@@ -238,7 +241,7 @@ class Copy:
             careful = self._options.overwrite or self._careful_nodes > 0
             self._careful_nodes -= self._careful_nodes > 0
             if not careful or await self._is_missing(record):
-                if not self._keeping.keeps_version(record.native_version):
+                if not self._keeping.keeps_version(record):
                     self._unkept.append((record.path, record.native_version))
                 yield record
             self._digest = self._digest.plus(record)
@@ -307,7 +310,7 @@ class Copy:
         return False
 
     async def _is_there(self, record: Record, node: Node) -> bool:
-        kept = self._keeping.keeps_version(record.native_version)
+        kept = self._keeping.keeps_version(record)
         if node.value != record.value or node.stat.ephemeral:
             return False
         if kept and node.stat.version.native != record.native_version:
@@ -344,7 +347,7 @@ class Copy:
 
     async def _verify(self) -> None:
         keeping = self._keeping
-        exact = keeping.native_version_max is None and keeping.sequences and keeping.indexes
+        exact = keeping == replace(EVERYTHING, times=keeping.times)
         if self._at.target_was_empty and exact:
             found = NO_NODES
             async for record in self._target.export(self._source.prefix):
@@ -364,9 +367,9 @@ class Copy:
         self._report.verified = True
 
     async def _verify_by_node(self) -> None:
-        differences = compare(
-            self._lasting(), self._target.export(self._source.prefix), ephemerals=True
-        )
+        sorting = Sorting(self._runtime, self._options.sorting_folder)
+        there = sorting.in_path_order(self._target.export(self._source.prefix), self._keeping)
+        differences = compare(self._lasting(), there, ephemerals=True)
         async for difference in differences:
             if difference.kind is Kind.ONLY_RIGHT:
                 continue

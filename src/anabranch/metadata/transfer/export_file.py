@@ -2,7 +2,7 @@
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from anabranch import limits
@@ -130,7 +130,7 @@ class ExportFile:
         finally:
             await file.close()
 
-    async def records(self) -> AsyncIterator[Record]:
+    async def records(self) -> AsyncGenerator[Record, None]:
         """Every node, in path order.
 
         Raises:

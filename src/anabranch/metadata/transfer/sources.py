@@ -9,6 +9,7 @@ from anabranch.metadata.paths import check_path, is_within
 from anabranch.metadata.store import MetadataStore, Record
 from anabranch.metadata.transfer.export_file import ExportFile
 from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.ordering import Sorting
 
 _CREDENTIALS = re.compile(r"^(\w+:(?://)?)[^/@]*@")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&]*(?:token|password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
@@ -52,7 +53,17 @@ class StoreSource:
 
     may_be_damaged = False
 
-    def __init__(self, store: MetadataStore, url: str, prefix: str, keeping: Keeping) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        url: str,
+        prefix: str,
+        keeping: Keeping,
+        sorting: Sorting | None = None,
+    ) -> None:
+        assert keeping.path_order or sorting is not None, "such a store needs sorting"
+        self._keeping = keeping
+        self._sorting = sorting
         self.identity = shown(url)
         self.prefix = check_path(prefix)
         self.may_have_acls = keeping.access
@@ -60,7 +71,10 @@ class StoreSource:
 
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
-        return _some(self._store.export(self.prefix), self.prefix, self.identity)
+        records = self._store.export(self.prefix)
+        if self._sorting is not None:
+            records = self._sorting.in_path_order(records, self._keeping)
+        return _some(records, self.prefix, self.identity)
 
 
 class FileSource:
