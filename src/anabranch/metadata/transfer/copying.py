@@ -292,12 +292,13 @@ class Copy:
     async def _is_missing(self, record: Record) -> bool:
         """Whether a node is to be restored; one that is there is dealt with."""
         node = await self._target.get(record.path)
-        if not is_occupied(record.path, node):
+        if node is None:
             return True
-        assert node is not None
         if await self._is_there(record, node):
             self._note_version(record.path, record.native_version, node.stat.version.native)
             return False
+        if not is_occupied(record.path, node):
+            return True
         if node.stat.ephemeral:
             raise ConflictError(f"{record.path} in the target belongs to a session: not replaced")
         if not self._options.overwrite:

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from anabranch.errors import ConflictError
-from anabranch.metadata.paths import name_of
+from anabranch.metadata.paths import name_of, order_key
 from anabranch.metadata.store import IndexKey, MetadataStore, Record
 from anabranch.metadata.transfer import version_map
 from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.copying import Copy, CopyOptions, CopyReport
 from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.runtime import Disk
 from anabranch.runtime.network import Buffer
@@ -28,6 +29,7 @@ from anabranch.testing.contracts.metadata_copies import each, records_of
 LARGE_VALUE_BYTES = 1_000_000
 """As much as every store takes."""
 SEQUENCE_DELETED = 3
+ANY_ORDER = Keeping(path_order=False)
 
 
 async def fill(store: MetadataStore) -> None:
@@ -56,8 +58,14 @@ async def fill(store: MetadataStore) -> None:
 
 
 async def lasting(store: MetadataStore) -> dict[str, Record]:
-    """What is exported and does not live by a session."""
-    return {record.path: record for record in await records_of(store) if record.session is None}
+    """What is exported and does not live by a session, in path order."""
+    records = sorted(await records_of(store), key=lambda record: order_key(record.path))
+    return {record.path: record for record in records if record.session is None}
+
+
+def origin_of(store: MetadataStore) -> StoreSource:
+    """The source of a copy, in whatever order its kind of store exports."""
+    return StoreSource(store, "source:", "/", ANY_ORDER, Sorting(real_runtime()))
 
 
 class Interrupted(Exception):
@@ -68,7 +76,7 @@ class CutSource(StoreSource):
     """A source that breaks off before a given record."""
 
     def __init__(self, store: MetadataStore, cut_at: int) -> None:
-        super().__init__(store, "source:", "/", Keeping())
+        super().__init__(store, "source:", "/", ANY_ORDER, Sorting(real_runtime()))
         self._cut_at = cut_at
 
     async def _cut(self) -> AsyncIterator[Record]:
@@ -106,7 +114,7 @@ async def copied(
     source: MetadataStore, target: MetadataStore, keeping: Keeping, options: CopyOptions
 ) -> CopyReport:
     """A copy of everything, carried out."""
-    origin = StoreSource(source, "source:", "/", Keeping())
+    origin = origin_of(source)
     return await Copy(real_runtime(), origin, target, "target:", keeping, options).run()
 
 
@@ -205,7 +213,7 @@ class Transfers:
     ) -> None:
         await fill_small(source)
         options = resumable(tmp_path)
-        origin = StoreSource(source, "source:", "/", Keeping())
+        origin = origin_of(source)
         cuts = 0
         while True:
             # The first checkpoint after the beginning is lost: the target is one span ahead of it.
