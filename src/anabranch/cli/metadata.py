@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from anabranch.cli.standalone import setting_help
 from anabranch.cli import metadata_copies, metadata_nodes
+from anabranch.cli.standalone import setting_help
 from anabranch.server.settings import SETTINGS
 
 if TYPE_CHECKING:
