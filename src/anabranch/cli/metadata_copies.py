@@ -23,9 +23,10 @@ from anabranch.cli.metadata_places import (
 )
 from anabranch.cli.progress import Progress
 from anabranch.cli.verdicts import Output
-from anabranch.errors import InputError
+from anabranch.errors import InputError, NotFound
 
 if TYPE_CHECKING:
+    from anabranch.metadata.store import Record
     from anabranch.metadata.transfer.comparing import Difference
     from anabranch.metadata.transfer.copying import CopyOptions
     from anabranch.metadata.transfer.digest import Digest
@@ -77,7 +78,10 @@ def export(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Write the nodes of a store, as of one moment, into a file with checksums."""
+    """Write the nodes of a store, as of one moment, into a file with checksums.
+
+    Exit code 0: written; 1: there are no such nodes, or the store is in use; 2: it cannot be done.
+    """
     from anabranch.metadata.paths import check_path
     from anabranch.metadata.transfer.export_file import write_export
     from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
@@ -123,7 +127,10 @@ def restore(
 ) -> None:
     """Put the nodes of an export file into a store. Ephemeral ones are left out.
 
-    The whole file is checked before anything is written. Exit code 1: the store has such nodes.
+    The whole file is checked before anything is written.
+
+    Exit code 0: all arrived; 1: refused, the store has such nodes; 2: it cannot be done; 3: an
+    answer was lost.
     """
     options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
     _copy(f"{_FILE}{file}", url, prefix, options, dry_run, output)
@@ -147,7 +154,10 @@ def copy(
 ) -> None:
     """Copy the nodes of one store into another. Ephemeral ones are left out.
 
-    Nobody should write to the source meanwhile. Exit code 1: the target has such nodes.
+    Nobody should write to the source meanwhile.
+
+    Exit code 0: all arrived; 1: refused, the target has such nodes; 2: it cannot be done; 3: an
+    answer was lost.
     """
     options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
     _copy(source, target, prefix, options, dry_run, output)
@@ -235,7 +245,10 @@ def diff(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print where two trees differ, in path order. Exit code 0: nowhere; 1: somewhere."""
+    """Print where two trees differ, in path order.
+
+    Exit code 0: nowhere; 1: somewhere; 2: it cannot be done.
+    """
     from anabranch.metadata.transfer.comparing import compare
 
     async def work(runtime: "Runtime") -> int:
@@ -245,8 +258,8 @@ def diff(
             _source(right, runtime, prefix) as theirs,
         ):
             differences = compare(
-                ours.records(),
-                theirs.records(),
+                _or_nothing(ours.records()),
+                _or_nothing(theirs.records()),
                 content_only=content_only,
                 times=times,
                 ephemerals=ephemerals,
@@ -260,6 +273,15 @@ def diff(
     sys.stdout.flush()
     print(f"{count} differences", file=sys.stderr)
     raise typer.Exit(EXIT_REFUSED if count else 0)
+
+
+async def _or_nothing(records: "AsyncIterator[Record]") -> "AsyncIterator[Record]":
+    """The records of a source that may be empty: that is a difference like others."""
+    try:
+        async for record in records:
+            yield record
+    except NotFound:
+        return
 
 
 def _print_difference(difference: "Difference", output: Output) -> None:

@@ -49,7 +49,10 @@ def get(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print the value of a node. Exit code 1: there is none."""
+    """Print the value of a node.
+
+    Exit code 0: there it is; 1: there is none; 2: it cannot be done.
+    """
 
     async def work(runtime: "Runtime") -> "Node":
         async with opened(url, runtime) as store:
@@ -92,7 +95,10 @@ def put(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Write a value; missing parents are made. Exit code 1: the version is another."""
+    """Write a value; missing parents are made.
+
+    Exit code 0: written; 1: the version is another; 2: it cannot be done; 3: the answer was lost.
+    """
     from anabranch.metadata.operation_checks import check_operation
     from anabranch.metadata.store import Put
 
@@ -179,7 +185,11 @@ def delete(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Remove a node. Exit code 1: there is none, it has children, or its version is another."""
+    """Remove a node.
+
+    Exit code 0: removed; 1: there is none, it has children, or its version is another;
+    2: it cannot be done; 3: the answer was lost.
+    """
 
     async def work(runtime: "Runtime") -> int:
         async with opened(url, runtime) as store:
@@ -235,7 +245,10 @@ def list_children(
     path: SubtreeArgument = "/",
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print the names of a node's children. Exit code 1: there is no such node."""
+    """Print the names of a node's children.
+
+    Exit code 0: there they are; 1: there is no such node; 2: it cannot be done.
+    """
 
     async def work(runtime: "Runtime") -> list[str]:
         async with opened(url, runtime) as store:
@@ -260,7 +273,10 @@ def tree(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print a node and everything below it: names, sizes, versions; JSON is one line per node."""
+    """Print a node and everything below it: names, sizes, versions; JSON is one line per node.
+
+    Exit code 0: there it is; 1: there is no such node; 2: it cannot be done.
+    """
 
     async def work(runtime: "Runtime") -> None:
         async with opened(url, runtime) as store:
@@ -296,6 +312,8 @@ def watch(
     """Print every change at or below a node as it happens, until Ctrl-C.
 
     A line with 'gap' says that changes may have been missed: read what you need anew.
+
+    Exit code 0: ended by Ctrl-C or --count; 2: it cannot be done.
     """
     run(lambda runtime: _watch(runtime, url, path, count, output))
 
@@ -346,7 +364,10 @@ def stat(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print what is known of a node besides its value; with --below of its whole subtree."""
+    """Print what is known of a node besides its value; with --below of its whole subtree.
+
+    Exit code 0: there it is; 1: there is no such node; 2: it cannot be done.
+    """
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
         async with opened(url, runtime) as store:

@@ -206,6 +206,8 @@ def test_export_restore_and_diff(url: str, tmp_path: Path) -> None:
     differs = metadata("diff", url, other)
     assert differs.exit_code == 1
     assert differs.stdout == "differs     /text  (value, version)\nonly right  /z\n"
+    part = metadata("diff", url, other, "--prefix", "/z")
+    assert (part.exit_code, part.stdout) == (1, "only right  /z\n")
     lines = metadata("diff", url, other, "--output", "json").stdout.splitlines()
     assert json.loads(lines[0]) == {
         "kind": "differs", "path": "/text", "fields": ["value", "version"],
