@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from anabranch.cli import metadata_copies, metadata_nodes
+from anabranch.cli import metadata_copies, metadata_nodes, metadata_watch
 from anabranch.cli.standalone import setting_help
 from anabranch.server.settings import SETTINGS
 
@@ -69,7 +69,7 @@ app.command("put")(metadata_nodes.put)
 app.command("delete")(metadata_nodes.delete)
 app.command("ls")(metadata_nodes.list_children)
 app.command("tree")(metadata_nodes.tree)
-app.command("watch")(metadata_nodes.watch)
+app.command("watch")(metadata_watch.watch)
 app.command("stat")(metadata_nodes.stat)
 app.command("export")(metadata_copies.export)
 app.command("restore")(metadata_copies.restore)
