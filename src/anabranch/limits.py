@@ -122,6 +122,19 @@ METADATA_UNANSWERED_WRITES_MAX: Final = 512
 """Write requests that a client has under way; further writers wait."""
 METADATA_UNANSWERED_WRITE_BYTES_MAX: Final = 8 * MIB
 """Their bytes together. The server has room for them and goes on reading: renewals get through."""
+METADATA_ACLS_PER_NODE_MAX: Final = 64
+METADATA_ACL_BYTES_MAX: Final = 4 * KIB
+"""Of an access right's scheme and identity together."""
+METADATA_EXPORT_BLOCK_BYTES_USUAL: Final = 256 * KIB
+METADATA_EXPORT_BLOCK_BYTES_MAX: Final = 4 * MIB
+"""Of an export file; a longer one is damage and not read."""
+METADATA_COPY_SPAN_NODES: Final = 50_000
+"""Nodes a copy writes between two checkpoints; so many are looked at again when it resumes."""
+METADATA_COPY_READS_MAX: Final = 64
+"""Single reads a copy or a command has under way."""
+METADATA_COPY_CONFLICTS_SHOWN_MAX: Final = 5
+METADATA_SORT_BYTES_MAX: Final = 64 * MIB
+"""Records that are sorted in memory; more wait in files."""
 
 # --- metadata on ZooKeeper --------------------------------------------------------------------
 ZOOKEEPER_REQUEST_BYTES: Final = 0xFFFFF
@@ -342,6 +355,14 @@ assert (
     + METADATA_VALUE_BYTES_MAX
     < METADATA_FRAME_BYTES_MAX
 ), "events, answers gathered so far and one more page share a frame"
+assert (
+    METADATA_EXPORT_BLOCK_BYTES_USUAL
+    + METADATA_VALUE_BYTES_MAX
+    + METADATA_PATH_BYTES_MAX
+    + METADATA_INDEXES_PER_NODE_MAX * (METADATA_INDEX_BYTES_MAX + 8)
+    + METADATA_ACLS_PER_NODE_MAX * (METADATA_ACL_BYTES_MAX + 16)
+    < METADATA_EXPORT_BLOCK_BYTES_MAX
+), "a block that is almost full takes any record"
 assert METADATA_UNANSWERED_WRITES_MAX < METADATA_UNREAD_ANSWERS_MAX
 assert METADATA_COMMAND_BYTES_MAX < METADATA_UNANSWERED_WRITE_BYTES_MAX
 assert METADATA_UNANSWERED_WRITE_BYTES_MAX < METADATA_QUEUED_BYTES_PER_CONNECTION_MAX

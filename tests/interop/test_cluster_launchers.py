@@ -1,4 +1,4 @@
-"""ZooKeeper, Oxia, BookKeeper and Pulsar brokers can be started, hurt, and are gone afterwards."""
+"""The real servers can be started and hurt, and are gone afterwards."""
 
 import os
 import time
@@ -9,6 +9,7 @@ from anabranch.testing.servers import (
     Member,
     bookkeeper,
     free_port,
+    kafka,
     oxia,
     pulsar_brokers,
     pulsar_client,
@@ -48,6 +49,16 @@ def test_oxia_keeps_serving_after_kill_and_pause() -> None:
         running.server.pause()
         running.server.resume()
         assert port_answers(running.port)
+    assert_gone(running.server)
+
+
+def test_kafka_keeps_its_topics_over_a_kill() -> None:
+    with kafka() as running:
+        running.topics("--create", "--topic", "kept", "--partitions", "3")
+        running.server.kill()
+        assert not port_answers(running.port)
+        running.server.start()
+        assert "PartitionCount: 3" in running.topics("--describe", "--topic", "kept")
     assert_gone(running.server)
 
 

@@ -1,10 +1,11 @@
-"""`anabranch metadata`: serving the metadata store to several processes."""
+"""`anabranch metadata`: serve a metadata store; look into, change, copy and compare any."""
 
 import os
 from typing import TYPE_CHECKING
 
 import typer
 
+from anabranch.cli import metadata_copies, metadata_nodes, metadata_watch
 from anabranch.cli.standalone import setting_help
 from anabranch.server.settings import SETTINGS
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from anabranch.server.metadata_service import MetadataService
 
 app = typer.Typer(
-    help="The metadata store: serve it to other processes.",
+    help="Metadata stores: serve one; look into, change, copy and compare any.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -24,7 +25,7 @@ def _help(name: str) -> str:
 
 @app.callback()
 def metadata() -> None:
-    """The metadata store: serve it to other processes."""
+    """Metadata stores: serve one; look into, change, copy and compare any."""
 
 
 @app.command()
@@ -61,6 +62,19 @@ def serve(
     from anabranch.server.process import run_metadata
 
     raise typer.Exit(run_metadata(settings, announce=_announce))
+
+
+app.command("get")(metadata_nodes.get)
+app.command("put")(metadata_nodes.put)
+app.command("delete")(metadata_nodes.delete)
+app.command("ls")(metadata_nodes.list_children)
+app.command("tree")(metadata_nodes.tree)
+app.command("watch")(metadata_watch.watch)
+app.command("stat")(metadata_nodes.stat)
+app.command("export")(metadata_copies.export)
+app.command("restore")(metadata_copies.restore)
+app.command("copy")(metadata_copies.copy)
+app.command("diff")(metadata_copies.diff)
 
 
 def _announce(service: "MetadataService") -> None:

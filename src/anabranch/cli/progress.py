@@ -26,11 +26,14 @@ class Progress:
 
     def tell(self, sent: int, acknowledged: int) -> None:
         """Say how far it is, unless that was said a moment ago."""
-        if not self._shown or self._now_s() - self._told_s < _INTERVAL_S:
-            return
-        self._told_s = self._now_s()
         rate = acknowledged / max(self.seconds, 0.001)
-        self._write(f"{sent} sent, {acknowledged} acknowledged, {rate:.0f} per second")
+        self.show(f"{sent} sent, {acknowledged} acknowledged, {rate:.0f} per second")
+
+    def show(self, text: str) -> None:
+        """Say anything, unless something was said a moment ago."""
+        if self._shown and self._now_s() - self._told_s >= _INTERVAL_S:
+            self._told_s = self._now_s()
+            self._write(text)
 
     def end(self) -> None:
         """Take the line away."""

@@ -38,6 +38,9 @@ def in_shell(*command: str, **variables: str) -> str:
         ("anabranch standalone --log-f", ["--log-format"]),
         ("anabranch standalone --log-level ''", ["debug", "info", "warning", "error"]),
         ("anabranch produce t --compression z", ["zlib", "zstd"]),
+        ("anabranch metadata d", ["delete", "diff"]),
+        ("anabranch metadata restore f --dr", ["--drop-acls", "--dry-run"]),
+        ("anabranch metadata ls --output ''", ["text", "json"]),
     ],
 )
 def test_bash_offers_commands_flags_and_values(words: str, offered: list[str]) -> None:

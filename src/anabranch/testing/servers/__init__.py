@@ -8,6 +8,7 @@ them.
 from anabranch.testing.servers.bookkeeper import BookKeeper, bookkeeper
 from anabranch.testing.servers.clients import pulsar_client
 from anabranch.testing.servers.failures import FetchFailed, MissingTool, ServerFailed, ToolFailed
+from anabranch.testing.servers.kafka import Kafka, kafka
 from anabranch.testing.servers.member import Member
 from anabranch.testing.servers.ours import anabranch_standalone
 from anabranch.testing.servers.oxia import Oxia, oxia
@@ -27,6 +28,7 @@ __all__ = [
     "BookKeeper",
     "FetchFailed",
     "Interval",
+    "Kafka",
     "Latency",
     "Member",
     "MissingTool",
@@ -41,6 +43,7 @@ __all__ = [
     "anabranch_standalone",
     "bookkeeper",
     "free_port",
+    "kafka",
     "oxia",
     "parse_perf_output",
     "pulsar_admin",

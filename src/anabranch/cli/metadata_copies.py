@@ -1,0 +1,354 @@
+"""`anabranch metadata export|restore|copy|diff`: whole trees, between stores and files."""
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.metadata_places import (
+    EXIT_REFUSED,
+    DryRunOption,
+    OutputOption,
+    UrlOption,
+    opened,
+    print_fields,
+    print_json,
+    print_json_line,
+    run,
+    safe,
+)
+from anabranch.cli.progress import Progress
+from anabranch.cli.verdicts import Output
+from anabranch.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from anabranch.metadata.store import Record
+    from anabranch.metadata.transfer.comparing import Difference
+    from anabranch.metadata.transfer.copying import CopyOptions
+    from anabranch.metadata.transfer.digest import Digest
+    from anabranch.metadata.transfer.sources import RecordSource
+    from anabranch.runtime import Runtime
+
+_FILE = "file:"
+
+FileArgument = Annotated[str, typer.Argument(help="The export file.")]
+PrefixOption = Annotated[str, typer.Option(help="Only nodes at or below this path.")]
+RateOption = Annotated[
+    float | None, typer.Option(help="Nodes per second at most.", min=0.001, show_default=False)
+]
+BytesRateOption = Annotated[
+    float | None,
+    typer.Option(help="Bytes of paths and values per second at most.", min=1, show_default=False),
+]
+CheckpointOption = Annotated[
+    str,
+    typer.Option(
+        help="File by which the same command goes on after an interruption.", show_default=False
+    ),
+]
+VersionMapOption = Annotated[
+    str,
+    typer.Option(
+        help="File for versions that the target cannot keep; default: version-map-TIME.tsv.",
+        show_default=False,
+    ),
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace nodes that the target has already.")
+]
+DropAclsOption = Annotated[
+    bool, typer.Option("--drop-acls", help="Copy without access rights the target cannot hold.")
+]
+VerifyOption = Annotated[bool, typer.Option(help="Read the target back and compare.")]
+
+
+def export(
+    file: FileArgument,
+    url: UrlOption,
+    prefix: PrefixOption = "/",
+    rate: RateOption = None,
+    bytes_rate: BytesRateOption = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write the nodes of a store, as of one moment, into a file with checksums.
+
+    Exit code 0: written; 1: there are no such nodes, or the store is in use; 2: it cannot be done.
+    """
+    from anabranch.metadata.paths import check_path
+    from anabranch.metadata.transfer.export_file import write_export
+    from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
+    from anabranch.metadata.transfer.sources import shown
+    from anabranch.metadata.transfer.survey import paced
+
+    async def work(runtime: "Runtime") -> ExportTotals:
+        header = ExportHeader(shown(url), check_path(prefix), runtime.clock.wall_ms())
+        async with _source(url, runtime, prefix) as source:
+            progress = _CopyProgress()
+            records = paced(source.records(), runtime.clock, rate, bytes_rate, progress.tell)
+            try:
+                if dry_run:
+                    totals = ExportTotals()
+                    async for record in records:
+                        totals = totals.plus(record)
+                    return totals
+                return await write_export(runtime.disk, file, header, records, overwrite=overwrite)
+            finally:
+                progress.end()
+
+    totals = run(work)
+    fields = {"file": file} | _digest_fields(totals.digest)
+    fields |= {"ephemeral_nodes": totals.ephemerals, "dry_run": dry_run}
+    _print(fields, output)
+
+
+def restore(
+    file: FileArgument,
+    url: UrlOption,
+    prefix: Annotated[
+        str | None, typer.Option(help="Only nodes at or below this path.", show_default=False)
+    ] = None,
+    overwrite: OverwriteOption = False,
+    drop_acls: DropAclsOption = False,
+    rate: RateOption = None,
+    bytes_rate: BytesRateOption = None,
+    checkpoint: CheckpointOption = "",
+    version_map: VersionMapOption = "",
+    verify: VerifyOption = True,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Put the nodes of an export file into a store. Ephemeral ones are left out.
+
+    The whole file is checked before anything is written.
+
+    Exit code 0: all arrived; 1: refused, the store has such nodes; 2: it cannot be done; 3: an
+    answer was lost.
+    """
+    options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
+    _copy(f"{_FILE}{file}", url, prefix, options, dry_run, output)
+
+
+def copy(
+    source: Annotated[str, typer.Argument(help="URL of a store, or file:NAME of an export.")],
+    target: Annotated[str, typer.Argument(help="URL of a store.")],
+    prefix: Annotated[
+        str | None, typer.Option(help="Only nodes at or below this path.", show_default=False)
+    ] = None,
+    overwrite: OverwriteOption = False,
+    drop_acls: DropAclsOption = False,
+    rate: RateOption = None,
+    bytes_rate: BytesRateOption = None,
+    checkpoint: CheckpointOption = "",
+    version_map: VersionMapOption = "",
+    verify: VerifyOption = True,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Copy the nodes of one store into another. Ephemeral ones are left out.
+
+    Nobody should write to the source meanwhile.
+
+    Exit code 0: all arrived; 1: refused, the target has such nodes; 2: it cannot be done; 3: an
+    answer was lost.
+    """
+    options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
+    _copy(source, target, prefix, options, dry_run, output)
+
+
+def _options(
+    overwrite: bool,
+    drop_acls: bool,
+    rate: float | None,
+    bytes_rate: float | None,
+    checkpoint: str,
+    version_map: str,
+    verify: bool,
+) -> "CopyOptions":
+    from anabranch.metadata.transfer.copying import CopyOptions
+
+    name = version_map or f"version-map-{datetime.now(UTC):%Y%m%d-%H%M%S}.tsv"
+    return CopyOptions(
+        overwrite, drop_acls, rate, bytes_rate, checkpoint, name, verify, tempfile.gettempdir()
+    )
+
+
+def _copy(
+    source_url: str,
+    target_url: str,
+    prefix: str | None,
+    options: "CopyOptions",
+    dry_run: bool,
+    output: Output,
+) -> None:
+    from anabranch.metadata.transfer.copying import Copy
+    from anabranch.metadata.transfer.keeping import keeping_of
+    from anabranch.metadata.transfer.sources import shown
+    from anabranch.metadata.transfer.survey import survey
+
+    async def work(runtime: "Runtime") -> dict[str, Any]:
+        keeping = keeping_of(target_url)
+        progress = _CopyProgress()
+        async with (
+            _source(source_url, runtime, prefix) as source,
+            opened(target_url, runtime, may_be_new=True, only_look=dry_run) as target,
+        ):
+            try:
+                if dry_run:
+                    found = await survey(source, target, progress.tell)
+                    if not keeping.access and not options.drop_acls:
+                        found.refuse_acls()
+                    if not options.overwrite:
+                        found.refuse_conflicts()
+                    return _digest_fields(found.digest) | {
+                        "ephemerals": found.ephemerals,
+                        "acls": found.acls,
+                        "occupied": found.occupied,
+                        "dry_run": True,
+                    }
+                report = await Copy(
+                    runtime, source, target, shown(target_url), keeping, options, progress.tell
+                ).run()
+            finally:
+                progress.end()
+        return _digest_fields(report.digest) | {
+            "ephemerals_left_out": report.ephemerals,
+            "acls_dropped": report.acls_dropped,
+            "overwritten": report.overwritten,
+            "resumed_after": report.resumed_after,
+            "versions_changed": report.versions_changed,
+            "version_map": report.version_map,
+            "times_kept": report.times_kept,
+            "verified": report.verified,
+        }
+
+    _print(run(work), output)
+
+
+def diff(
+    left: Annotated[str, typer.Argument(help="URL of a store, or file:NAME of an export.")],
+    right: Annotated[str, typer.Argument(help="URL of a store, or file:NAME of an export.")],
+    prefix: PrefixOption = "/",
+    content_only: Annotated[
+        bool, typer.Option("--content-only", help="Compare paths and values alone.")
+    ] = False,
+    times: Annotated[bool, typer.Option("--times", help="Compare times, too.")] = False,
+    ephemerals: Annotated[
+        bool, typer.Option("--ephemerals", help="Compare ephemeral nodes, too.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print where two trees differ, in path order.
+
+    Exit code 0: nowhere; 1: somewhere; 2: it cannot be done.
+    """
+    from anabranch.metadata.transfer.comparing import compare
+
+    async def work(runtime: "Runtime") -> int:
+        count = 0
+        async with (
+            _source(left, runtime, prefix) as ours,
+            _source(right, runtime, prefix) as theirs,
+        ):
+            differences = compare(
+                _or_nothing(ours.records()),
+                _or_nothing(theirs.records()),
+                content_only=content_only,
+                times=times,
+                ephemerals=ephemerals,
+            )
+            async for difference in differences:
+                count += 1
+                _print_difference(difference, output)
+        return count
+
+    count = run(work)
+    sys.stdout.flush()
+    print(f"{count} differences", file=sys.stderr)
+    raise typer.Exit(EXIT_REFUSED if count else 0)
+
+
+async def _or_nothing(records: "AsyncIterator[Record]") -> "AsyncIterator[Record]":
+    """The records of a source that may be empty: that is a difference like others."""
+    try:
+        async for record in records:
+            yield record
+    except NotFound:
+        return
+
+
+def _print_difference(difference: "Difference", output: Output) -> None:
+    if output is Output.JSON:
+        print_json_line(
+            {
+                "kind": difference.kind.value,
+                "path": difference.path,
+                "fields": list(difference.fields),
+            }
+        )
+    else:
+        fields = f"  ({', '.join(difference.fields)})" if difference.fields else ""
+        print(f"{difference.kind.value:10}  {safe(difference.path)}{fields}")
+
+
+@asynccontextmanager
+async def _source(
+    url: str, runtime: "Runtime", prefix: str | None
+) -> "AsyncIterator[RecordSource]":
+    from anabranch.metadata.transfer.export_file import ExportFile
+    from anabranch.metadata.transfer.keeping import keeping_of
+    from anabranch.metadata.transfer.ordering import Sorting
+    from anabranch.metadata.transfer.sources import FileSource, StoreSource
+
+    if url.startswith(_FILE):
+        name = url.removeprefix(_FILE)
+        if not name:
+            raise InputError("an export needs a name: write 'file:NAME'")
+        file = await ExportFile.open(runtime.disk, name)
+        yield FileSource(file, prefix)
+        return
+    keeping = keeping_of(url)
+    async with opened(url, runtime) as store:
+        sorting = Sorting(runtime, tempfile.gettempdir())
+        yield StoreSource(store, url, "/" if prefix is None else prefix, keeping, sorting)
+
+
+def _digest_fields(digest: "Digest") -> dict[str, Any]:
+    return {
+        "nodes": digest.nodes,
+        "value_bytes": digest.value_bytes,
+        "content_digest": digest.content_text,
+        "exact_digest": digest.exact_text,
+    }
+
+
+def _print(fields: dict[str, Any], output: Output) -> None:
+    if output is Output.JSON:
+        print_json(fields)
+    else:
+        print_fields({name: value for name, value in fields.items() if value})
+
+
+class _CopyProgress:
+    """How far a copy is, on standard error."""
+
+    def __init__(self) -> None:
+        self._line = Progress(sys.stderr)
+
+    def tell(self, phase: str, done: "Digest") -> None:
+        """So much of a phase is done."""
+        rate = done.nodes / max(self._line.seconds, 0.001)
+        self._line.show(
+            f"{phase}: {done.nodes:,} nodes, {done.value_bytes / 2**20:,.1f} MiB, {rate:,.0f}/s"
+        )
+
+    def end(self) -> None:
+        """Take the line away."""
+        self._line.end()

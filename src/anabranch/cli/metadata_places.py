@@ -1,0 +1,192 @@
+"""What the commands about metadata share: opening stores, showing nodes, ending."""
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from anabranch.cli.verdicts import Output
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    ConfigError,
+    ConflictError,
+    NotFound,
+    OutcomeUnknown,
+)
+
+if TYPE_CHECKING:
+    from anabranch.metadata.store import Expected, MetadataStore, Stat
+    from anabranch.runtime import Runtime
+
+EXIT_REFUSED: Final = 1
+EXIT_UNUSABLE: Final = 2
+EXIT_UNKNOWN: Final = 3
+_EXIT_INTERRUPTED: Final = 130
+_SESSION_TIMEOUT_S: Final = 10.0
+_EMBEDDED: Final = "embedded:"
+
+T = TypeVar("T")
+UrlOption = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="ANABRANCH_METADATA_URL",
+        help="The store, such as anabranch://HOST:PORT, or embedded:FOLDER of a stopped server.",
+    ),
+]
+OutputOption = Annotated[Output, typer.Option(help="How to print.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+]
+
+
+@asynccontextmanager
+async def opened(
+    url: str, runtime: "Runtime", *, may_be_new: bool = False, only_look: bool = False
+) -> "AsyncIterator[MetadataStore]":
+    """A store that is closed afterwards.
+
+    An embedded store is made only where `may_be_new` says so, and with `only_look` not even there.
+
+    Raises:
+        ConfigError: if there is no such store.
+    """
+    from anabranch.metadata.factory import open_store
+
+    if url.startswith(_EMBEDDED) and not _holds_store(url.removeprefix(_EMBEDDED)):
+        if not may_be_new:
+            raise ConfigError(_no_store(url.removeprefix(_EMBEDDED)))
+        if only_look:
+            url = "memory:"
+    store = await open_store(url, runtime, session_timeout_s=_SESSION_TIMEOUT_S)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _holds_store(folder: str) -> bool:
+    return not folder or (Path(folder) / "log").is_dir()  # without a name the factory refuses
+
+
+def _no_store(folder: str) -> str:
+    inner = Path(folder) / "metadata"
+    hint = f": write embedded:{inner}" if (inner / "log").is_dir() else ""
+    return f"there is no metadata store in {folder}{hint}"
+
+
+def run(work: "Callable[[Runtime], Awaitable[T]]") -> T:
+    """Run a command to its end; what went wrong becomes one line and an exit code."""
+    from anabranch.runtime.real import real_runtime
+
+    async def main() -> T:
+        return await work(real_runtime())
+
+    try:
+        return asyncio.run(main())
+    except OutcomeUnknown as error:
+        code, said = EXIT_UNKNOWN, f"the outcome is not known, read it back: {error}"
+    except (ConflictError, NotFound) as error:
+        code, said = EXIT_REFUSED, str(error)
+    except (AnabranchError, OSError) as error:
+        code, said = EXIT_UNUSABLE, str(error)
+    except KeyboardInterrupt:
+        code, said = _EXIT_INTERRUPTED, "interrupted"
+    print(f"error: {said}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+async def expected_from(store: "MetadataStore", path: str, text: str | None) -> "Expected":
+    """What `--expected-version` means: a token as it was printed, a plain number, or absent.
+
+    Raises:
+        ConfigError: if it is none of them.
+        BadVersion: if it is a number and the node has another one.
+    """
+    from anabranch.metadata.store import ABSENT, ANY, Version
+
+    if text is None:
+        return ANY
+    if text == "absent":
+        return ABSENT
+    parts = text.split(".")
+    if len(parts) not in (1, 3) or not all(part.isascii() and part.isdigit() for part in parts):
+        raise ConfigError(
+            f"--expected-version {text!r} is not 'absent', a number, or a version such as 0.3.17"
+        )
+    if len(parts) == 3:
+        return Version(*map(int, parts))
+    node = await store.get(path)
+    if node is None or node.stat.version.native != int(text):
+        found = "there is no node" if node is None else f"found {node.stat.version.native}"
+        raise BadVersion(path, f"expected {text}, {found}")
+    return node.stat.version
+
+
+def safe(text: str) -> str:
+    """Text without what would move the cursor or change the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def value_text(value: bytes) -> str:
+    """A value as a person may look at it; text stays text, with its lines."""
+    text = value.decode(errors="backslashreplace")
+    return "\n".join("\t".join(map(safe, line.split("\t"))) for line in text.split("\n"))
+
+
+def value_json(value: bytes) -> dict[str, str]:
+    """A value as a member of a JSON object: as text if it is some, else in base64."""
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(value).decode()}
+
+
+def stat_json(stat: "Stat") -> dict[str, Any]:
+    """A node's stat as members of a JSON object."""
+    version = stat.version
+    return {
+        "path": stat.path,
+        "version": f"{version.epoch}.{version.native}.{version.life}",
+        "native_version": version.native,
+        "revision": f"{stat.revision.epoch}.{stat.revision.index}",
+        "created": time_text(stat.created_ms),
+        "modified": time_text(stat.modified_ms),
+        "ephemeral": stat.ephemeral,
+    }
+
+
+def time_text(wall_ms: int) -> str:
+    """A moment in ISO 8601; the number itself if it is no moment of a calendar."""
+    try:
+        moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(wall_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: object) -> None:
+    """Print one of many JSON documents."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def print_fields(fields: dict[str, Any]) -> None:
+    """Print names and values, one pair per line."""
+    for name, value in fields.items():
+        shown = safe(value) if isinstance(value, str) else value
+        print(f"{name.replace('_', ' '):16} {shown}")

@@ -1,0 +1,390 @@
+"""A copy of a tree into a store: bounded in memory and pace, and able to go on after a crash.
+
+Nodes go span by span, in path order. After each span a checkpoint says what is in the target; a
+copy that resumes reads the source again from the start, proves by the digest that it is the same,
+and looks at the nodes of the one span that may have been written without a checkpoint.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, replace
+
+from anabranch import limits
+from anabranch.errors import ConflictError, StorageError
+from anabranch.metadata.paths import ROOT, order_key
+from anabranch.metadata.store import MetadataStore, Node, Record
+from anabranch.metadata.transfer import checkpoint as checkpoints
+from anabranch.metadata.transfer.checkpoint import Checkpoint
+from anabranch.metadata.transfer.comparing import Kind, arrived, compare
+from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
+from anabranch.metadata.transfer.ordering import Sorting
+from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.sources import RecordSource
+from anabranch.metadata.transfer.survey import (
+    PROGRESS_NODES,
+    OnProgress,
+    is_empty,
+    is_occupied,
+    no_progress,
+    survey,
+)
+from anabranch.metadata.transfer.version_map import ChangedVersion, VersionMapWriter
+from anabranch.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How a copy is made."""
+
+    overwrite: bool = False
+    """Replace nodes that the target has; otherwise one is enough to refuse the copy."""
+    drop_acls: bool = False
+    """Go on without access rights where the target cannot hold them."""
+    nodes_per_s: float | None = None
+    bytes_per_s: float | None = None
+    checkpoint: str = ""
+    """File to go on by after an interruption; it is removed at the end. Empty: none."""
+    version_map: str = "version-map.tsv"
+    """File for versions that could not be kept; made only if there are any."""
+    verify: bool = True
+    """Read the target back and compare."""
+    sorting_folder: str = "."
+    """For records that do not come in path order."""
+    span_nodes: int = limits.METADATA_COPY_SPAN_NODES
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What a copy did."""
+
+    digest: Digest = NO_NODES
+    """Of everything that is in the target now because of it."""
+    ephemerals: int = 0
+    """Left out: those who own them make them anew."""
+    acls_dropped: int = 0
+    overwritten: int = 0
+    resumed_after: int = 0
+    """Nodes that an earlier run had copied."""
+    versions_changed: int = 0
+    version_map: str = ""
+    """The file that tells of them."""
+    times_kept: bool = True
+    verified: bool = False
+
+
+class Copy:
+    """One copy. Use `run` once."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        source: RecordSource,
+        target: MetadataStore,
+        target_name: str,
+        keeping: Keeping,
+        options: CopyOptions,
+        on_progress: OnProgress = no_progress,
+    ) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._target = target
+        self._keeping = keeping
+        self._options = options
+        self._on_progress = on_progress
+        self._pace = Pace(options.nodes_per_s, options.bytes_per_s)
+        self._report = CopyReport(times_kept=keeping.times)
+        self._at = Checkpoint(
+            source.identity,
+            target_name,
+            source.prefix,
+            options.overwrite,
+            options.drop_acls,
+            target_was_empty=False,
+            version_map=options.version_map,
+        )
+        self._map = VersionMapWriter(runtime.disk, options.version_map)
+        self._careful_nodes = 0
+        """So many of the next nodes may be in the target although nobody noted it."""
+        self._digest = NO_NODES
+        self._last_path = ""
+        self._changed: list[ChangedVersion] = []
+        self._unkept: list[tuple[str, int]] = []
+        self._ended = False
+        self._has_root = False
+
+    async def run(self) -> CopyReport:
+        """Copy everything.
+
+        Raises:
+            ConflictError: if the target has such nodes, or the source is not what it was.
+            InputError: if the target cannot hold what the source has, or the checkpoint is of
+                another copy.
+            Corruption: if the source is a file with damage; nothing was written.
+            OutcomeUnknown: if an answer was lost; with a checkpoint the copy can go on.
+        """
+        await self._begin()
+        records = self._remaining()
+        try:
+            while not self._ended:
+                await self._target.restore(self._span(records))
+                await self._end_span()
+            report = self._report
+            report.digest = self._digest
+            if self._options.verify:
+                await self._verify()
+            await self._map.finish()
+        finally:
+            await records.aclose()
+            await self._map.close()
+        if self._options.checkpoint:
+            await self._store_checkpoint(None)
+        return report
+
+    # --- beginning ----------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        resumed = await self._load_checkpoint()
+        if resumed is not None:
+            resumed.check_same(self._at)
+            self._at = resumed
+            self._careful_nodes = resumed.uncertain_nodes
+            self._report.resumed_after = resumed.digest.nodes
+            self._map = VersionMapWriter(self._runtime.disk, resumed.version_map)
+        empty = resumed is None and await is_empty(self._target, self._source.prefix)
+        loses_acls = not self._keeping.access and not self._options.drop_acls
+        occupiable = resumed is None and not empty and not self._options.overwrite
+        if self._source.may_be_damaged or occupiable or (loses_acls and self._source.may_have_acls):
+            found = await survey(
+                self._source, self._target if occupiable else None, self._on_progress
+            )
+            if loses_acls:
+                found.refuse_acls()
+            found.refuse_conflicts()
+        if resumed is not None:
+            if resumed.version_map_bytes:
+                await self._map.resume(resumed.version_map_bytes, resumed.versions_changed)
+            return
+        self._at = replace(self._at, target_was_empty=empty, uncertain_nodes=self._span_nodes)
+        if self._options.checkpoint:
+            await self._store_checkpoint(self._at)
+
+    @property
+    def _span_nodes(self) -> int:
+        # A slow copy writes about once a second, not a span's worth after minutes.
+        limit = self._options.nodes_per_s
+        span = self._options.span_nodes
+        return span if limit is None else max(1, min(span, int(limit)))
+
+    async def _load_checkpoint(self) -> Checkpoint | None:
+        file = self._options.checkpoint
+        try:
+            if not file or not await self._runtime.disk.exists(file):
+                return None
+            return checkpoints.decode(file, await self._runtime.disk.read(file))
+        except OSError as error:
+            raise StorageError(f"cannot read {file}: {error}") from error
+
+    async def _store_checkpoint(self, checkpoint: Checkpoint | None) -> None:
+        file, disk = self._options.checkpoint, self._runtime.disk
+        try:
+            if checkpoint is None:
+                await disk.remove(file)
+            else:
+                await disk.replace(file, checkpoints.encode(checkpoint))
+        except OSError as error:
+            raise StorageError(f"cannot write {file}: {error}") from error
+
+    # --- spans --------------------------------------------------------------------------------
+
+    async def _remaining(self) -> AsyncGenerator[Record, None]:
+        """What is to be copied still, after proof that the rest is what was copied before."""
+        skipped = NO_NODES
+        last = order_key(self._at.last_path)
+        skipping = self._at.digest.nodes > 0
+        async for record in self._source.records():
+            if record.session is not None:
+                self._report.ephemerals += 1
+                continue
+            self._has_root |= record.path == ROOT
+            record = self._trimmed(record)
+            if skipping and order_key(record.path) <= last:
+                skipped = skipped.plus(record)
+                continue
+            if skipping:
+                self._check_same_source(skipped)
+                skipping = False
+            yield record
+        if skipping:
+            self._check_same_source(skipped)
+
+    def _trimmed(self, record: Record) -> Record:
+        if self._keeping.access or not record.access:
+            return record
+        if record.access:
+            self._report.acls_dropped += 1
+        return replace(record, access=())
+
+    def _check_same_source(self, skipped: Digest) -> None:
+        if skipped != self._at.digest:
+            raise ConflictError(
+                f"{self._source.identity} has changed since this copy was interrupted: up to "
+                f"{self._at.last_path} there were {self._at.digest.nodes} nodes, now there are "
+                f"{skipped.nodes} or other ones; empty the target, remove the checkpoint "
+                "and begin anew"
+            )
+        self._digest, self._last_path = skipped, self._at.last_path
+
+    async def _span(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
+        count = 0
+        async for record in records:
+            careful = self._options.overwrite or self._careful_nodes > 0
+            self._careful_nodes -= self._careful_nodes > 0
+            if not careful or await self._is_missing(record):
+                if not self._keeping.keeps_version(record):
+                    self._unkept.append((record.path, record.native_version))
+                yield record
+            self._digest = self._digest.plus(record)
+            self._last_path = record.path
+            if self._digest.nodes % PROGRESS_NODES == 0:
+                self._on_progress("copy", self._digest)
+            now_s = self._runtime.clock.monotonic_s()
+            if (delay_s := self._pace.take(now_s, len(record.value) + len(record.path))) > 0:
+                await asyncio.sleep(delay_s)
+            count += 1
+            if self._options.checkpoint or self._pace.is_limited:
+                if count >= self._span_nodes:
+                    return
+            elif len(self._unkept) >= limits.METADATA_COPY_SPAN_NODES:
+                return
+        self._ended = True
+
+    async def _end_span(self) -> None:
+        for start in range(0, len(self._unkept), limits.METADATA_COPY_READS_MAX):
+            some = self._unkept[start : start + limits.METADATA_COPY_READS_MAX]
+            nodes = await asyncio.gather(*(self._target.get(path) for path, _ in some))
+            for (path, version), node in zip(some, nodes, strict=True):
+                if node is None:
+                    raise ConflictError(f"somebody deleted {path} from the target meanwhile")
+                self._note_version(path, version, node.stat.version.native)
+        await self._map.add(self._changed)
+        self._unkept.clear()
+        self._changed.clear()
+        self._report.versions_changed = self._map.count
+        self._report.version_map = self._at.version_map if self._map.count else ""
+        if self._options.checkpoint:
+            self._at = replace(
+                self._at,
+                last_path=self._last_path,
+                digest=self._digest,
+                uncertain_nodes=self._span_nodes,
+                version_map_bytes=self._map.size_bytes,
+                versions_changed=self._map.count,
+            )
+            await self._store_checkpoint(self._at)
+
+    def _note_version(self, path: str, source: int, target: int) -> None:
+        if source != target:
+            self._changed.append(ChangedVersion(path, source, target))
+
+    # --- nodes that are there -----------------------------------------------------------------
+
+    async def _is_missing(self, record: Record) -> bool:
+        """Whether a node is to be restored; one that is there is dealt with."""
+        node = await self._target.get(record.path)
+        if node is None:
+            return True
+        if await self._is_there(record, node):
+            self._note_version(record.path, record.native_version, node.stat.version.native)
+            return False
+        if not is_occupied(record.path, node):
+            return True
+        if node.stat.ephemeral:
+            raise ConflictError(f"{record.path} in the target belongs to a session: not replaced")
+        if not self._options.overwrite:
+            raise ConflictError(f"{record.path} exists in the target and is another one")
+        self._report.overwritten += 1
+        if record.path != ROOT and not await self._target.children(record.path):
+            await self._target.delete(record.path, node.stat.version)
+            return True
+        await self._replace_parent(record, node)
+        return False
+
+    async def _is_there(self, record: Record, node: Node) -> bool:
+        kept = self._keeping.keeps_version(record)
+        if node.value != record.value or node.stat.ephemeral:
+            return False
+        if kept and node.stat.version.native != record.native_version:
+            return False
+        if not record.next_sequence and not record.indexes and not record.access:
+            return True
+        there = await self._exported(record.path)
+        return arrived(record, there, self._keeping, overwritten=True)
+
+    async def _exported(self, path: str) -> Record:
+        records = self._target.export(path)
+        try:
+            async for record in records:
+                return record
+        finally:
+            await records.aclose()  # type: ignore[attr-defined]
+        raise ConflictError(f"somebody deleted {path} from the target meanwhile")
+
+    async def _replace_parent(self, record: Record, node: Node) -> None:
+        """Write over a node that cannot be deleted, since it has children."""
+        there = await self._exported(record.path)
+        if there.next_sequence < record.next_sequence:
+            raise ConflictError(
+                f"{record.path} in the target has children and would issue sequence numbers "
+                f"from {there.next_sequence} on again; the source issued all below "
+                f"{record.next_sequence}: delete it first"
+            )
+        stat = await self._target.put(
+            record.path, record.value, node.stat.version, indexes=record.indexes
+        )
+        self._note_version(record.path, record.native_version, stat.version.native)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def _verify(self) -> None:
+        keeping = self._keeping
+        exact = keeping == replace(EVERYTHING, times=keeping.times)
+        if self._at.target_was_empty and exact:
+            found = NO_NODES
+            async for record in self._target.export(self._source.prefix):
+                if record.path == ROOT and not self._has_root:
+                    continue  # every store has one, even if nobody copied it
+                found = found.plus(record)
+                if found.nodes % PROGRESS_NODES == 0:
+                    self._on_progress("verify", found)
+            if found != self._digest:
+                raise ConflictError(
+                    f"the target has {found.nodes} nodes with digest {found.exact_text}, "
+                    f"{self._digest.nodes} with {self._digest.exact_text} were copied: "
+                    "somebody writes to it"
+                )
+        else:
+            await self._verify_by_node()
+        self._report.verified = True
+
+    async def _verify_by_node(self) -> None:
+        sorting = Sorting(self._runtime, self._options.sorting_folder)
+        there = sorting.in_path_order(self._target.export(self._source.prefix), self._keeping)
+        differences = compare(self._lasting(), there, ephemerals=True)
+        async for difference in differences:
+            if difference.kind is Kind.ONLY_RIGHT:
+                continue
+            left, right = difference.left, difference.right
+            assert left is not None
+            if right is None or not arrived(
+                left, right, self._keeping, overwritten=self._options.overwrite
+            ):
+                raise ConflictError(
+                    f"{difference.path} in the target is not what was copied: "
+                    "somebody writes to one of the two"
+                )
+
+    async def _lasting(self) -> AsyncIterator[Record]:
+        async for record in self._source.records():
+            if record.session is None:
+                yield record

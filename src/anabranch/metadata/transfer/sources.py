@@ -1,0 +1,109 @@
+"""Where the nodes of a copy come from: a store, or an export file."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from anabranch.errors import NotFound
+from anabranch.metadata.paths import check_path, is_within
+from anabranch.metadata.store import MetadataStore, Record
+from anabranch.metadata.transfer.export_file import ExportFile
+from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.ordering import Sorting
+
+_CREDENTIALS = re.compile(r"^(\w+:(?://)?)[^/@]*@")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&]*(?:token|password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
+
+
+def shown(url: str) -> str:
+    """A URL without what only its owner may know."""
+    return _PARAMETER.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url))
+
+
+class RecordSource(Protocol):
+    """A tree that can be read again and again, in path order."""
+
+    @property
+    def identity(self) -> str:
+        """What it is, without secrets."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """Nodes at or below this path are meant."""
+        ...
+
+    @property
+    def may_have_acls(self) -> bool:
+        """Whether nodes may come with access rights."""
+        ...
+
+    @property
+    def may_be_damaged(self) -> bool:
+        """Whether all of it should be read before anything is done with it."""
+        ...
+
+    def records(self) -> AsyncIterator[Record]:
+        """The nodes."""
+        ...
+
+
+class StoreSource:
+    """Nodes of a store, as of one moment."""
+
+    may_be_damaged = False
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        url: str,
+        prefix: str,
+        keeping: Keeping,
+        sorting: Sorting | None = None,
+    ) -> None:
+        assert keeping.path_order or sorting is not None, "such a store needs sorting"
+        self._keeping = keeping
+        self._sorting = sorting
+        self.identity = shown(url)
+        self.prefix = check_path(prefix)
+        self.may_have_acls = keeping.access
+        self._store = store
+
+    def records(self) -> AsyncIterator[Record]:
+        """See `RecordSource.records`."""
+        records = self._store.export(self.prefix)
+        if self._sorting is not None:
+            records = self._sorting.in_path_order(records, self._keeping)
+        return _some(records, self.prefix, self.identity)
+
+
+class FileSource:
+    """Nodes of an export file, or of a part of it."""
+
+    may_have_acls = True
+    may_be_damaged = True
+
+    def __init__(self, file: ExportFile, prefix: str | None = None) -> None:
+        self.identity = f"file:{file.path}"
+        self.prefix = check_path(file.header.prefix if prefix is None else prefix)
+        self._file = file
+
+    def records(self) -> AsyncIterator[Record]:
+        """See `RecordSource.records`."""
+        return _some(self._within(), self.prefix, self.identity)
+
+    async def _within(self) -> AsyncIterator[Record]:
+        async for record in self._file.records():
+            if is_within(self.prefix, record.path):
+                yield record
+
+
+async def _some(
+    records: AsyncIterator[Record], prefix: str, identity: str
+) -> AsyncIterator[Record]:
+    empty = True
+    async for record in records:
+        empty = False
+        yield record
+    if empty:
+        raise NotFound(f"{identity} has nothing at or below {prefix}")

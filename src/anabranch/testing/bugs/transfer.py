@@ -1,0 +1,103 @@
+"""Planted bugs of copies between metadata stores, and of export files."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from anabranch.metadata.store import Record
+from anabranch.metadata.transfer.copying import Copy
+from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.sources import StoreSource
+from anabranch.metadata.transfer.survey import Survey
+from anabranch.testing.planted import original, planted
+
+
+@planted("copy_loses_sequences", target="anabranch.metadata.transfer.copying:Copy._trimmed")
+def copy_loses_sequences(self: Copy, record: Record) -> Record:
+    """The counters of sequential nodes are not carried."""
+    kept: Record = original("copy_loses_sequences")(self, record)
+    return replace(kept, next_sequence=0)
+
+
+@planted("copy_loses_versions", target="anabranch.metadata.transfer.copying:Copy._trimmed")
+def copy_loses_versions(self: Copy, record: Record) -> Record:
+    """Every node begins with version 0 again, and nobody notes it."""
+    kept: Record = original("copy_loses_versions")(self, record)
+    return replace(kept, native_version=0)
+
+
+@planted("copy_changes_values", target="anabranch.metadata.transfer.copying:Copy._trimmed")
+def copy_changes_values(self: Copy, record: Record) -> Record:
+    """Values lose white space at their end, as if they were lines."""
+    kept: Record = original("copy_changes_values")(self, record)
+    return replace(kept, value=kept.value.rstrip(b"\xff"))
+
+
+@planted("copy_takes_ephemerals", target="anabranch.metadata.transfer.sources:StoreSource.records")
+async def copy_takes_ephemerals(self: StoreSource) -> AsyncIterator[Record]:
+    """Nodes of sessions are copied as if they were to stay."""
+    async for record in original("copy_takes_ephemerals")(self):
+        yield replace(record, session=None)
+
+
+@planted("copy_looks_too_late", target="anabranch.metadata.transfer.survey:Survey.refuse_conflicts")
+def copy_looks_too_late(self: Survey) -> None:
+    """A copy into an occupied place begins, and stops in the middle."""
+
+
+@planted(
+    "resume_trusts_the_checkpoint",
+    target="anabranch.metadata.transfer.copying:Copy._check_same_source",
+)
+def resume_trusts_the_checkpoint(self: Copy, skipped: Digest) -> None:
+    """A copy goes on although the source is not the same any more."""
+    self._digest, self._last_path = skipped, self._at.last_path
+
+
+@planted("resume_forgets_the_open_span", target="anabranch.metadata.transfer.copying:Copy._begin")
+async def resume_forgets_the_open_span(self: Copy) -> None:
+    """Nodes written after the last checkpoint are in the way of a copy that resumes."""
+    await original("resume_forgets_the_open_span")(self)
+    self._careful_nodes = 0
+
+
+@planted("block_is_not_checked", target="anabranch.metadata.transfer.file_format:_checksum")
+def block_is_not_checked(offset: int, kind: int, payload: bytes) -> int:
+    """Every block of an export file passes for intact."""
+    del offset, kind, payload
+    return 0
+
+
+@planted("end_is_not_checked", target="anabranch.metadata.transfer.file_format:check_end")
+def end_is_not_checked(file: str, offset: int, payload: bytes, found: Any) -> None:
+    """Nobody compares an export file with what its end says of it."""
+
+
+@planted("file_loses_acls", target="anabranch.metadata.transfer.file_format:encode_record")
+def file_loses_acls(record: Record) -> bytes:
+    """Access rights are not written to export files."""
+    encoded: bytes = original("file_loses_acls")(replace(record, access=()))
+    return encoded
+
+
+@planted("acls_are_dropped", target="anabranch.metadata.transfer.survey:Survey.refuse_acls")
+def acls_are_dropped(self: Survey) -> None:
+    """A copy loses access rights without being told to."""
+
+
+@planted("digest_of_the_last", target="anabranch.metadata.transfer.digest:Digest.plus")
+def digest_of_the_last(self: Digest, record: Record) -> Digest:
+    """A digest covers one node."""
+    newest: Digest = original("digest_of_the_last")(NO_NODES, record)
+    return newest._replace(nodes=self.nodes + 1, value_bytes=self.value_bytes + newest.value_bytes)
+
+
+@planted("versions_are_not_noted", target="anabranch.metadata.transfer.copying:Copy._note_version")
+def versions_are_not_noted(self: Copy, path: str, source: int, target: int) -> None:
+    """Nobody can tell which versions a copy could not keep."""
+
+
+@planted("urls_are_shown_whole", target="anabranch.metadata.transfer.sources:shown")
+def urls_are_shown_whole(url: str) -> str:
+    """Secrets in a store's URL are written into files and shown."""
+    return url

@@ -1,0 +1,89 @@
+"""Stores that export in another order than that of paths, as Oxia does, are copied all the same."""
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anabranch.metadata.memory import MemoryStore
+from anabranch.metadata.paths import order_key
+from anabranch.metadata.store import Record
+from anabranch.metadata.transfer.comparing import compare
+from anabranch.metadata.transfer.copying import Copy, CopyOptions
+from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping, keeping_of
+from anabranch.metadata.transfer.ordering import Sorting
+from anabranch.metadata.transfer.sources import StoreSource
+from anabranch.runtime.real import real_runtime
+from anabranch.testing.contracts.metadata_copies import each, records_of
+
+LEVELS = replace(EVERYTHING, path_order=False)
+
+
+class LevelStore(MemoryStore):
+    """A memory store that exports level by level."""
+
+    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+        return self._by_level(prefix)
+
+    async def _by_level(self, prefix: str) -> AsyncIterator[Record]:
+        records = [record async for record in super().export(prefix)]
+        for record in sorted(records, key=lambda record: record.path.rstrip("/").count("/")):
+            yield record
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2000, 10**9])
+async def test_any_order_becomes_path_order(piece_bytes: int, tmp_path: Path) -> None:
+    names = ["/", *(f"/{i % 7}/{i % 3}/{i}" for i in range(50))]
+    records = [Record(name, name.encode(), 1, 2, 3) for name in names]
+    wanted = sorted(records, key=lambda record: order_key(record.path))
+    random.Random(3).shuffle(records)
+    sorting = Sorting(real_runtime(), str(tmp_path), piece_bytes)
+    found = [record async for record in sorting.in_path_order(each(records), LEVELS)]
+    assert found == wanted
+    assert await real_runtime().disk.list(str(tmp_path)) == [], "nothing is left behind"
+
+
+async def test_files_go_away_when_nobody_reads_on(tmp_path: Path) -> None:
+    records = [Record(f"/{i}", b"", 1, 2, 3) for i in range(9)]
+    stream = Sorting(real_runtime(), str(tmp_path), 1).in_path_order(each(records), LEVELS)
+    async for record in stream:
+        assert record.path == "/0"
+        break
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert await real_runtime().disk.list(str(tmp_path)) == []
+
+
+async def test_copy_between_stores_by_level(tmp_path: Path) -> None:
+    clock = real_runtime().clock
+    source, target = LevelStore(clock), LevelStore(clock)
+    for path in ("/b/c/d", "/a/z", "/a-b", "/b/a"):
+        await source.put(path, path.encode())
+    await target.put("/other", b"")
+    sorting = Sorting(real_runtime(), str(tmp_path))
+    origin = StoreSource(source, "source:", "/", LEVELS, sorting)
+    options = CopyOptions(
+        checkpoint=f"{tmp_path}/checkpoint", sorting_folder=str(tmp_path), span_nodes=2
+    )
+    report = await Copy(real_runtime(), origin, target, "target:", LEVELS, options).run()
+    assert report.verified
+    there = StoreSource(target, "target:", "/", LEVELS, sorting)
+    differences = [d.path async for d in compare(origin.records(), there.records())]
+    assert differences == ["/other"]
+    assert len(await records_of(target)) == report.digest.nodes + 1
+    await source.close()
+    await target.close()
+
+
+def test_what_stores_keep() -> None:
+    assert keeping_of("embedded:x") == EVERYTHING
+    zookeeper = keeping_of("zk:h:1/c")
+    assert zookeeper.keeps_version(Record("/a", b"", 1000, 0, 0))
+    assert not zookeeper.keeps_version(Record("/a", b"", 1001, 0, 0))
+    assert zookeeper.access
+    oxia = keeping_of("oxia://h:1/n")
+    assert oxia.keeps_version(Record("/a", b"x", 0, 0, 0, next_sequence=9))
+    assert oxia.keeps_version(Record("/a", b"", 8, 0, 0, next_sequence=9))
+    assert not oxia.keeps_version(Record("/a", b"", 7, 0, 0, next_sequence=9))
+    assert Keeping().keeps_version(Record("/a", b"", 2**40, 0, 0))
