@@ -52,6 +52,27 @@ async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str
     return cluster_id
 
 
+async def check_tie(disk: Disk, folder: str, metadata: MetadataStore) -> None:
+    """Make sure, without changing anything, that ledgers were written with these metadata.
+
+    Raises:
+        ConfigError: if they were not, or if nothing says so.
+        FormatError: if one of the documents is of an unknown format.
+    """
+    file = f"{folder}/{TIE_FILE}"
+    tied = decode(file, await disk.read(file)) if await disk.exists(file) else None
+    node = await metadata.get(PATH)
+    if tied is None or node is None:
+        raise ConfigError(
+            f"nothing says that the ledgers in {folder} were written with these metadata: "
+            "start the server once, it notes that down"
+        )
+    if tied != (found := decode(PATH, node.value)):
+        raise ConfigError(
+            f"the ledgers in {folder} belong to cluster {tied}, the metadata to cluster {found}"
+        )
+
+
 async def _name(metadata: MetadataStore, proposed_id: str) -> bytes:
     """Give metadata a name, unless somebody else is faster; the document that is there then."""
     try:
