@@ -256,10 +256,10 @@ class Locks:
         return lock
 
     async def acquire_when_free(self, path: str, value: bytes) -> Lock:
-        """Take a lock, after everybody who holds it before.
+        """Take a lock, after all who hold it before; without a session, wait for the next one.
 
         Raises:
-            SessionExpired, Unreachable, OutcomeUnknown: as for `acquire`.
+            Unreachable, OutcomeUnknown: as for `acquire`.
         """
         while True:
             with self.change_of(path) as changed:
@@ -267,6 +267,8 @@ class Locks:
                     return await self.acquire(path, value)
                 except LockBusy:
                     await self.wait_for(path, changed)
+                except SessionExpired:
+                    await asyncio.wait([changed], timeout=limits.LOCK_RETRY_S)
 
     @contextmanager
     def change_of(self, path: str) -> Iterator[asyncio.Future[None]]:
