@@ -260,6 +260,7 @@ async def _orphans(
     runtime: "Runtime", stored: "StoredLedgers", data: Path | None
 ) -> list["Ledger"]:
     """The ledgers that the metadata beside the store do not name, read from a copy of them."""
+    from anabranch.ledgers.ledger_ids import LedgerIds
     from anabranch.managed_ledger.references import named_ledgers
     from anabranch.metadata.factory import open_store
     from anabranch.server.cluster_tie import check_tie
@@ -274,10 +275,17 @@ async def _orphans(
         try:
             # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
             await check_tie(runtime.disk, str(data / "ledgers"), metadata)
+            issued_below = await LedgerIds(metadata, runtime).issued_below()
             named = await named_ledgers(metadata)
         finally:
             await metadata.close()
-    return [ledger for ledger in stored.ledgers() if ledger.ledger_id not in named]
+    ledgers = stored.ledgers()
+    if newer := [ledger.ledger_id for ledger in ledgers if ledger.ledger_id >= issued_below]:
+        raise ConfigError(
+            f"ledger {newer[0]} is newer than the metadata in {data}, which gave out ids below "
+            f"{issued_below}: they are an old copy, and the server keeps its metadata elsewhere"
+        )
+    return [ledger for ledger in ledgers if ledger.ledger_id not in named]
 
 
 def _summary(ledger: "Ledger") -> dict[str, Any]:

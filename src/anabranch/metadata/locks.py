@@ -170,6 +170,9 @@ class Lock:
             return machine.not_created()
         except OutcomeUnknown:
             return machine.not_created()
+        except SessionExpired:
+            self.in_doubt = in_doubt  # it was not carried out
+            raise
         self.in_doubt = in_doubt
         if self._store.session != self.session:
             # It was created in the session that ended or in the one that began: who knows.

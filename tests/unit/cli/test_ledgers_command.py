@@ -256,6 +256,25 @@ def test_gc_trusts_no_metadata_that_the_ledgers_do_not_belong_to(
     assert fingerprint(data) == before
 
 
+def test_gc_trusts_no_metadata_that_are_older_than_the_ledgers(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    asyncio.run(serve_and_orphan(data))
+
+    async def go_on_with_metadata_elsewhere() -> None:
+        ledgers = await EmbeddedLedgerStore.open_folder(real_runtime().disk, f"{data}/ledgers")
+        await ledgers.create(101)
+        await ledgers.close()
+
+    asyncio.run(go_on_with_metadata_elsewhere())
+    before = fingerprint(data)
+    for command in (("gc",), ("ls", "--orphans")):
+        refused = anabranch(*command, str(data))
+        assert refused.exit_code == 2
+        assert "ledger 101 is newer than the metadata" in refused.stderr
+    assert fingerprint(data) == before
+
+
 def test_gc_is_refused_while_a_server_runs(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -91,6 +91,7 @@ async def test_who_waits_goes_on_in_the_next_session(bench: Bench) -> None:
     waiting = asyncio.get_running_loop().create_task(bench.locks.acquire_when_free(LOCK, b"oak"))
     await settle()
     assert not waiting.done(), "there is no session to hold it in"
+    assert bench.store.calls == ["put"], "nothing was carried out, so nothing is looked for"
     bench.news(SessionEvent.SESSION_REESTABLISHED)
     await settle()
     assert waiting.result().held
