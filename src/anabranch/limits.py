@@ -188,8 +188,8 @@ LEASE_DRIFT_SHARE_MAX: Final = 0.05
 """How much of a session's timeout two clocks may drift apart; a lock is held that much shorter."""
 LOCK_ACQUIRE_STEPS_MAX: Final = 30
 """Writes and reads of one attempt to take a lock that others take and let go all the time."""
-ELECTION_RETRY_S: Final = 1.0
-"""How long a candidate waits after a store did not answer, unless it hears of it earlier."""
+LOCK_RETRY_S: Final = 1.0
+"""How long who wants a lock waits for an answer or a session, unless it hears of it earlier."""
 UPDATE_BACKOFF_S_MIN: Final = 0.005
 UPDATE_BACKOFF_S_MAX: Final = 3.0
 UPDATE_S_MAX: Final = 30.0

@@ -212,8 +212,16 @@ class Session:
         """Ask the peer for a sign of life; without one in time the connection is cut."""
         if self.closed:
             return False
+        assert self._connection is not None
+        unread_bytes = self._connection.get_write_buffer_size
+        before = unread_bytes()
+
+        def is_slow() -> bool:
+            # It takes what is sent, and cannot be heard for that: not read from until it has.
+            return self._is_unheard_by_choice() or (not self.writable and unread_bytes() < before)
+
         self.reply(replies.ping())
-        alive = await self._life.sign(otherwise=self._is_unheard_by_choice)
+        alive = await self._life.sign(otherwise=is_slow)
         if not alive and not self.closed and self._connection is not None:
             self._connection.abort()
             self.connection_lost(None)

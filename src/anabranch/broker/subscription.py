@@ -80,6 +80,7 @@ class Subscription:
                 )
             self._dispatcher.add(consumer)
             self._stall.end()
+            self.wake()
             return
         dispatcher = DISPATCHERS[type_number]()
         dispatcher.add(consumer)
@@ -273,10 +274,10 @@ class Subscription:
             if not concerns_one_entry(error):
                 self._on_failure(error)
                 return
-            entries = []
-            if generation == self._generation:
-                self._stall_at(start, replays, error)
-                return
+            self._reading = False
+            if generation != self._generation or not self._stalls_at(start, replays, error):
+                self.wake()
+            return
         finally:
             self._reading = False
         if generation == self._generation and not entries:
@@ -284,12 +285,18 @@ class Subscription:
         if generation != self._generation or not entries or self._deliver(entries, replays):
             self.wake()
 
-    def _stall_at(self, start: Position, replays: list[Position], error: Exception) -> None:
+    def _stalls_at(self, start: Position, replays: list[Position], error: Exception) -> bool:
+        """Wait at an entry that cannot be read; False if it is acknowledged, and passed by."""
         if not replays:
             # Where it is now, should a ledger have ended before it meanwhile.
             start = self._ledger.next_position(self._ledger.previous_position(start))
-            self._read_position = start
+            self._read_position = self.cursor.next_unacknowledged(start)
+        if self.cursor.is_acknowledged(start):
+            if self._dispatcher is not None:
+                self._dispatcher.drop_replay(start)
+            return False
         self._stall.begin(start, error)
+        return True
 
     def _pass_trimmed(self, last_seen: Position, replays: list[Position]) -> None:
         """Nothing is left up to `last_seen`: it was trimmed while it was being read."""

@@ -1,4 +1,4 @@
-"""`anabranch ledgers`: look into the ledger store of a stopped server. Nothing is changed."""
+"""`anabranch ledgers`: look into the ledger store of a stopped server, and tidy it up."""
 
 import asyncio
 import base64
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from anabranch.ledgers.inspection import Checked, StoredLedgers
     from anabranch.runtime import Runtime
 
-app = typer.Typer(no_args_is_help=True, help="Look into the ledgers of a stopped server.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look into the ledgers of a stopped server, and tidy them up."
+)
 
 EXIT_DAMAGED = 1
 EXIT_UNUSABLE = 2
@@ -66,17 +68,50 @@ def list_ledgers(
 
     async def work(runtime: "Runtime") -> list[dict[str, Any]]:
         async with _loaded(store, runtime) as (stored, data):
-            found = stored.ledgers()
-            if orphans:
-                named = await _named(runtime, data)
-                found = [ledger for ledger in found if ledger.ledger_id not in named]
+            found = await _orphans(runtime, stored, data) if orphans else stored.ledgers()
             return [_summary(ledger) for ledger in found]
 
+    _print_ledgers(_run(work), output)
+
+
+@app.command()
+def gc(
+    store: StoreArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say which ledgers would be removed.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Remove the ledgers that no topic, cursor or schema needs; print which.
+
+    A crash between creating a ledger and publishing it leaves such a one behind. The room is given
+    back by the server, when it runs.
+
+    Exit code 0: done; 2: refused, nothing was removed; 130: stopped by Ctrl-C between two ledgers.
+    """
+    from anabranch.ledgers.factory import open_ledgers
+    from anabranch.ledgers.inspection import StoredLedgers
+
+    async def work(runtime: "Runtime") -> list[dict[str, Any]]:
+        async with _claimed(store, runtime, to_change=True) as (folder, data):
+            stored = await StoredLedgers.load(runtime.disk, folder)
+            try:
+                rows = [_summary(ledger) for ledger in await _orphans(runtime, stored, data)]
+            finally:
+                await stored.close()
+            if rows and not dry_run:
+                ledgers = await open_ledgers(f"embedded:{folder}", runtime)
+                try:
+                    for row in rows:
+                        await ledgers.delete(row["ledger"])
+                finally:
+                    await ledgers.close()
+            return rows
+
     rows = _run(work)
-    if output is Output.JSON:
-        print(json.dumps(rows, indent=2))
-    else:
-        _print_table(("ledger", "state", "entries", "bytes", "segments"), rows)
+    _print_ledgers(rows, output)
+    if output is Output.TEXT:
+        print(f"{len(rows)} ledgers {'would be' if dry_run else 'were'} removed", file=sys.stderr)
 
 
 @app.command()
@@ -185,7 +220,9 @@ def _as_json(checked: "Checked") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _claimed(store: str, runtime: "Runtime") -> AsyncIterator[tuple[str, Path | None]]:
+async def _claimed(
+    store: str, runtime: "Runtime", *, to_change: bool = False
+) -> AsyncIterator[tuple[str, Path | None]]:
     """The folder of the ledgers, and the data folder it is in; nobody else may use them."""
     if store.startswith(("memory:", "bookkeeper:")):
         raise ConfigError(f"{store!r} cannot be looked into: give a folder or embedded:FOLDER")
@@ -196,7 +233,8 @@ async def _claimed(store: str, runtime: "Runtime") -> AsyncIterator[tuple[str, P
         yield str(ledgers), None  # without a server's data folder around it, nobody locks it
         return
     # Servers make the lock file; where there is none there was none to hold it.
-    lock = runtime.disk.lock_folder(str(data)) if (data / "lock").exists() else None
+    locked = to_change or (data / "lock").exists()
+    lock = runtime.disk.lock_folder(str(data)) if locked else None
     try:
         yield str(ledgers), data
     finally:
@@ -218,20 +256,36 @@ async def _loaded(
             await stored.close()
 
 
-async def _named(runtime: "Runtime", data: Path | None) -> set[int]:
-    """The ledgers that the metadata beside the store names, read from a copy of it."""
+async def _orphans(
+    runtime: "Runtime", stored: "StoredLedgers", data: Path | None
+) -> list["Ledger"]:
+    """The ledgers that the metadata beside the store do not name, read from a copy of them."""
+    from anabranch.ledgers.ledger_ids import LedgerIds
     from anabranch.managed_ledger.references import named_ledgers
     from anabranch.metadata.factory import open_store
+    from anabranch.server.cluster_tie import check_tie
 
     if data is None or not (data / "metadata").exists():
-        raise ConfigError("--orphans needs the data folder with the metadata beside the ledgers")
+        raise ConfigError(
+            "what is unused is known only with the data folder and the metadata beside the ledgers"
+        )
     with tempfile.TemporaryDirectory() as folder:
         copy = await asyncio.to_thread(copytree, data / "metadata", Path(folder) / "metadata")
         metadata = await open_store(f"embedded:{copy}", runtime)
         try:
-            return await named_ledgers(metadata)
+            # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
+            await check_tie(runtime.disk, str(data / "ledgers"), metadata)
+            issued_below = await LedgerIds(metadata, runtime).issued_below()
+            named = await named_ledgers(metadata)
         finally:
             await metadata.close()
+    ledgers = stored.ledgers()
+    if newer := [ledger.ledger_id for ledger in ledgers if ledger.ledger_id >= issued_below]:
+        raise ConfigError(
+            f"ledger {newer[0]} is newer than the metadata in {data}, which gave out ids below "
+            f"{issued_below}: they are an old copy, and the server keeps its metadata elsewhere"
+        )
+    return [ledger for ledger in ledgers if ledger.ledger_id not in named]
 
 
 def _summary(ledger: "Ledger") -> dict[str, Any]:
@@ -242,6 +296,13 @@ def _summary(ledger: "Ledger") -> dict[str, Any]:
         "bytes": ledger.length_bytes,
         "segments": len(ledger.run_segments),
     }
+
+
+def _print_ledgers(rows: list[dict[str, Any]], output: Output) -> None:
+    if output is Output.JSON:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_table(("ledger", "state", "entries", "bytes", "segments"), rows)
 
 
 def _print_table(head: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:

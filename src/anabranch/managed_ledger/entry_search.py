@@ -1,10 +1,9 @@
 """Finding an entry by what it says, in a log that grows at one end and is trimmed at the other."""
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from anabranch import limits
-from anabranch.errors import Corruption
+from anabranch.errors import Corruption, StorageError, StoreFailed
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger.ledger import ManagedLedger
@@ -25,14 +24,16 @@ async def newest_matching(
 
     Raises:
         AlreadyClosed: if the managed ledger is closed meanwhile.
-        StorageError: if the store cannot read.
+        StoreFailed: if the store cannot read any more.
     """
     below, top, found = EARLIEST, up_to, None
     while count := ledger.entries_between(below, top):
         middle = ledger.position_after(below, (count + 1) // 2)
         try:
             entries = await ledger.read(middle, 1, limits.READ_BATCH_BYTES_MAX)
-        except Corruption:
+        except (Corruption, StorageError) as error:
+            if isinstance(error, StoreFailed):
+                raise
             entries = await _next_readable(ledger, middle, top)
             if not entries or not matches(entries[0].payload):
                 top = ledger.previous_position(middle)
@@ -52,6 +53,10 @@ async def newest_matching(
 async def _next_readable(ledger: ManagedLedger, damaged: Position, top: Position) -> list[Entry]:
     """The first entry after a damaged one that is not damaged; [] if there is none up to `top`."""
     while (damaged := ledger.next_position(damaged)) <= top:
-        with suppress(Corruption):
+        try:
             return await ledger.read(damaged, 1, limits.READ_BATCH_BYTES_MAX)
+        except StoreFailed:
+            raise
+        except (Corruption, StorageError):
+            continue
     return []

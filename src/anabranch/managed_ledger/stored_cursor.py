@@ -93,6 +93,8 @@ class StoredCursor:
         ledger_id = self._writer.ledger_id
         await self._append(self._writer, entry)
         if ledger_id != self._ledger_id or cursor_properties != self._named_properties:
+            # Should the node not be written, a new owner reads the entry all the same.
+            self._entry_in_doubt |= ledger_id == self._ledger_id
             pointer = encode_cursor_pointer(ledger_id, mark_delete, properties, cursor_properties)
             await self._publish(ledger_id, pointer)
             self._named_properties = cursor_properties

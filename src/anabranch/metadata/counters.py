@@ -96,6 +96,15 @@ class BlockCounter:
         self._following += 1
         return number
 
+    async def issued_below(self) -> int:
+        """Every number that anybody ever got is below this one.
+
+        Raises:
+            FormatError: if the document is of an unknown format.
+        """
+        node = await self._store.get(self._path)
+        return self._first if node is None else self._decode(node.value)
+
     async def raise_floor(self, floor: int) -> None:
         """Make every number from now on at least `floor`, in this and all other processes.
 

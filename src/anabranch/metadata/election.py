@@ -99,7 +99,7 @@ class Election:
                 if then is Then.WAIT:
                     then = await self._wait(changed)
                 elif then is Then.TRY_LATER:
-                    await asyncio.wait([changed], timeout=limits.ELECTION_RETRY_S)
+                    await asyncio.wait([changed], timeout=limits.LOCK_RETRY_S)
 
     async def _try(self) -> Then:
         try:

@@ -170,6 +170,9 @@ class Lock:
             return machine.not_created()
         except OutcomeUnknown:
             return machine.not_created()
+        except SessionExpired:
+            self.in_doubt = in_doubt  # it was not carried out
+            raise
         self.in_doubt = in_doubt
         if self._store.session != self.session:
             # It was created in the session that ended or in the one that began: who knows.
@@ -256,10 +259,10 @@ class Locks:
         return lock
 
     async def acquire_when_free(self, path: str, value: bytes) -> Lock:
-        """Take a lock, after everybody who holds it before.
+        """Take a lock, after all who hold it before; without a session, wait for the next one.
 
         Raises:
-            SessionExpired, Unreachable, OutcomeUnknown: as for `acquire`.
+            Unreachable, OutcomeUnknown: as for `acquire`.
         """
         while True:
             with self.change_of(path) as changed:
@@ -267,6 +270,8 @@ class Locks:
                     return await self.acquire(path, value)
                 except LockBusy:
                     await self.wait_for(path, changed)
+                except SessionExpired:
+                    await asyncio.wait([changed], timeout=limits.LOCK_RETRY_S)
 
     @contextmanager
     def change_of(self, path: str) -> Iterator[asyncio.Future[None]]:

@@ -34,13 +34,14 @@ async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str
     node = await metadata.get(PATH)
     if node is not None:
         cluster_id = decode(PATH, node.value)
-    elif tied is None:
-        cluster_id = decode(PATH, await _name(metadata, proposed_id))
-    else:
+    elif tied is not None or await _are_strangers(disk, folder, metadata):
         raise ConfigError(
-            f"the ledgers in {folder} belong to cluster {tied}, but the metadata store is new or "
-            "was emptied: use the metadata that they were written with, or another data folder"
+            f"there are ledgers in {folder}{f' of cluster {tied}' if tied else ''}, but the "
+            "metadata store is new or was emptied: use the metadata that they were written with, "
+            "or another data folder"
         )
+    else:
+        cluster_id = decode(PATH, await _name(metadata, proposed_id))
     if tied is None:
         await disk.make_folder(folder)
         await disk.replace(file, encode(cluster_id))
@@ -50,6 +51,32 @@ async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str
             f"{cluster_id}: use the metadata that they were written with, or another data folder"
         )
     return cluster_id
+
+
+async def check_tie(disk: Disk, folder: str, metadata: MetadataStore) -> None:
+    """Make sure, without changing anything, that ledgers were written with these metadata.
+
+    Raises:
+        ConfigError: if they were not, or if nothing says so.
+        FormatError: if one of the documents is of an unknown format.
+    """
+    file = f"{folder}/{TIE_FILE}"
+    tied = decode(file, await disk.read(file)) if await disk.exists(file) else None
+    node = await metadata.get(PATH)
+    if tied is None or node is None:
+        raise ConfigError(
+            f"nothing says that the ledgers in {folder} were written with these metadata: "
+            "start the server once, it notes that down"
+        )
+    if tied != (found := decode(PATH, node.value)):
+        raise ConfigError(
+            f"the ledgers in {folder} belong to cluster {tied}, the metadata to cluster {found}"
+        )
+
+
+async def _are_strangers(disk: Disk, folder: str, metadata: MetadataStore) -> bool:
+    """Whether there are ledgers, of before there were ties, and metadata without anything."""
+    return await disk.exists(f"{folder}/journal") and not await metadata.children("/")
 
 
 async def _name(metadata: MetadataStore, proposed_id: str) -> bytes:

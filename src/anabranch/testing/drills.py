@@ -149,7 +149,8 @@ def run(drill: Drill, size: int, path: Path = RECORD) -> str:
         print(output, file=sys.stderr)
     if not stopped or (drill.goes_on and done):
         row = (drill.name, digest, str(done), f"{seconds:.0f}", result, figures_of(verdict))
-        save_rows(path, COLUMNS, [*rows, row])
+        # Read again: another drill may have ended meanwhile.
+        save_rows(path, COLUMNS, [*load_rows(path, COLUMNS), row])
     print(f"{drill.name}: {result} after {seconds:.0f} s  {figures_of(verdict)}", flush=True)
     return result
 

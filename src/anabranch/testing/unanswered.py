@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Any
 
-from anabranch.errors import OutcomeUnknown, Unreachable
+from anabranch.errors import OutcomeUnknown, SessionExpired, Unreachable
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import Event, MetadataStore, Revision, SessionEvent
 
@@ -19,6 +19,8 @@ class Lose(Enum):
     """It is carried out; the caller does not know that."""
     EVERYTHING = "everything"
     """There is no connection: nothing was asked, and the caller knows."""
+    SESSION = "session"
+    """There is no session: nothing was asked, and the caller knows."""
 
 
 class UnansweredStore:
@@ -59,6 +61,8 @@ class UnansweredStore:
         loss = losses.pop(0) if losses else None
         if loss is Lose.EVERYTHING:
             raise Unreachable("no connection")
+        if loss is Lose.SESSION:
+            raise SessionExpired("the session is over and the next has not begun")
         if gate := self._request_gates.get(call):
             await gate.wait()
         result = None

@@ -148,6 +148,93 @@ async def test_an_acknowledgement_goes_past_a_damaged_entry(
         assert await received(wire, 4) == [6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_a_damaged_entry_that_is_acknowledged_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """It alone before it is read, or everything up to it while it is being read."""
+    async with damaged_topic(tmp_path, monkeypatch) as (broker, wire, positions, _):
+        (topic,) = broker.topics.all()
+        read = topic.ledger.read
+        needless = positions[: DAMAGED + 1] if meanwhile else positions[DAMAGED : DAMAGED + 1]
+
+        def acknowledge() -> None:
+            acked = [AckedId(*position, None, None) for position in needless]
+            wire.session.data_received(ack(1, 0, acked, None))
+
+        async def slow_read(start: Position, *rest: Any) -> Any:
+            if start == positions[DAMAGED]:
+                acknowledge()
+            return await read(start, *rest)
+
+        if meanwhile:
+            monkeypatch.setattr(topic.ledger, "read", slow_read)
+        else:
+            acknowledge()
+        wire.session.data_received(flow(1, 100))
+        assert await received(wire, 9) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+async def test_a_replay_that_is_acknowledged_while_it_is_read_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with damaged_topic(tmp_path, monkeypatch) as (broker, wire, positions, mend):
+        assert (await wire.ask(requests.close_consumer(1, 50))).type == BaseCommand.SUCCESS
+        await wire.subscribe(1, SHARED)
+        mend()
+        wire.session.data_received(flow(1, 10))
+        assert await received(wire, 10) == list(range(10))
+        (topic,) = broker.topics.all()
+
+        async def failing_read(start: Position, *rest: Any) -> Any:
+            wire.session.data_received(ack(1, 0, [AckedId(*start, None, None)], None))
+            raise StorageError("a bad sector")
+
+        monkeypatch.setattr(topic.ledger, "read", failing_read)
+        wire.session.data_received(flow(1, 100))
+        wire.send(requests.redeliver(1, [message_id(*positions[DAMAGED])]))
+        await settled(wire)
+        assert topic.subscriptions["s"].cursor.is_acknowledged(positions[DAMAGED])
+        monkeypatch.undo()
+        wire.publish(10, b"10")
+        assert type(await wire.next()).__name__ == "SendReceipt"
+        assert await received(wire, 1) == [10], "nothing waits for an entry that nobody needs"
+
+
+async def test_who_joins_and_asks_for_nothing_does_not_end_the_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "UNREADABLE_ENTRY_RETRY_S_MIN", 0.05)
+    async with damaged_topic(tmp_path, monkeypatch) as (broker, wire, _positions, mend):
+        assert (await wire.ask(requests.close_consumer(1, 50))).type == BaseCommand.SUCCESS
+        await wire.subscribe(1, SHARED)
+        wire.session.data_received(flow(1, 100))
+        assert await received(wire, 5) == [0, 1, 2, 3, 4]
+        await settled(wire)
+        other = await Wire(broker).connect()
+        await other.subscribe(1, SHARED)
+        mend()
+        assert await received(wire, 5) == [5, 6, 7, 8, 9]
+
+
+async def test_a_search_by_time_goes_past_a_bad_sector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with damaged_topic(tmp_path, monkeypatch) as (broker, wire, positions, _):
+        (topic,) = broker.topics.all()
+        read = topic.ledger.read
+
+        async def failing_read(start: Position, *rest: Any) -> Any:
+            if start == positions[DAMAGED]:
+                raise StorageError("reading: Input/output error")
+            return await read(start, *rest)
+
+        monkeypatch.setattr(topic.ledger, "read", failing_read)
+        wire.send(requests.seek_to_time(1, 9, 800))
+        assert (await wire.next()).type == BaseCommand.CLOSE_CONSUMER
+        assert (await wire.next()).type == BaseCommand.SUCCESS
+
+
 async def test_a_mended_entry_is_delivered_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,3 +171,19 @@ async def test_what_a_socket_brings_in_is_bounded_if_nobody_reads_the_answers() 
             peer.close()
             server.close()
             await server.wait_closed()
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_whoever_takes_what_is_sent_is_alive_however_slowly(
+    monkeypatch: pytest.MonkeyPatch, takes: bool
+) -> None:
+    monkeypatch.setattr(limits, "LIVENESS_CHECK_S", 0.05)
+    async with running_broker() as broker:
+        first, second = await Wire(broker).connect(), await Wire(broker).connect()
+        await first.subscribe()
+        left = iter(range(20 * MIB, 0, -MIB)) if takes else iter([MIB] * 20)
+        monkeypatch.setattr(first, "get_write_buffer_size", lambda: next(left), raising=False)
+        first.session.pause_writing()
+        answer = await second.ask(requests.subscribe(TOPIC, "s", 0, 1, 2))
+        assert answer.type == (BaseCommand.ERROR if takes else BaseCommand.SUCCESS)
+        assert first.session.closed == (not takes)

@@ -276,10 +276,14 @@ async def test_who_comes_during_a_seek_waits_for_what_becomes_of_it(
         assert entries == [0, 1, 2, 3, 4], "in order, as if there had been no seek"
 
 
+@pytest.mark.parametrize("fails", ["append", "node"])
 async def test_a_failed_seek_that_may_be_stored_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """A cursor with a ledger of its own: an append that failed may have taken effect."""
+    """A cursor with a ledger of its own: an append that failed may have taken effect.
+
+    So has one that succeeded before the node, which names the ledger already, was not written.
+    """
     monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 0)
     async with running_broker() as broker:
         wire = await Wire(broker).connect()
@@ -294,8 +298,15 @@ async def test_a_failed_seek_that_may_be_stored_is_read_again(
             await append(*arguments)
             raise StorageError("the answer was lost")
 
+        async def not_written(*arguments: Any) -> None:
+            raise Unreachable("nobody answers")
+
         topic = topic_of(broker)
-        monkeypatch.setattr(stored_cursor, "append_durably", stored_but_failed)
+        if fails == "append":
+            monkeypatch.setattr(stored_cursor, "append_durably", stored_but_failed)
+        else:
+            topic.subscriptions["s"].cursor.set_cursor_properties({"owner": "me"})
+            monkeypatch.setattr(stored_cursor.StoredCursor, "_publish", not_written)
         wire.send(requests.seek(1, 9, message_id(*positions[3])))
         received = [await wire.next() for _ in range(3)]
         assert {each.type for each in received} == {

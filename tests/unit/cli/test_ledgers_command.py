@@ -17,6 +17,7 @@ from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
+from anabranch.server.cluster_tie import TIE_FILE, encode, tie
 from anabranch.testing.contracts.ledgers import append
 
 SEGMENT_BYTES = 2000
@@ -167,7 +168,8 @@ def test_a_lost_segment_is_damage(ledgers: Path) -> None:
         (("describe", "{store}", "L8"), "is no ledger id"),
         (("read", "{store}", "7", "--first", "30"), "entries up to 29"),
         (("read", "{store}", "7", "--first", "3", "--last", "2"), "before --first"),
-        (("ls", "{store}", "--orphans"), "needs the data folder"),
+        (("ls", "{store}", "--orphans"), "known only with the data folder"),
+        (("gc", "{store}"), "known only with the data folder"),
     ],
 )
 def test_wrong_words_are_refused(
@@ -185,6 +187,7 @@ async def serve_and_orphan(data: Path) -> tuple[Position, int]:
     (data / "lock").touch()
     (data / "anabranch.json").write_text("{}")
     metadata = await open_store(f"embedded:{data}/metadata", runtime)
+    await tie(runtime.disk, f"{data}/ledgers", metadata, "here")
     ledgers = await EmbeddedLedgerStore.open_folder(runtime.disk, f"{data}/ledgers")
     topics = ManagedLedgers(metadata=metadata, ledgers=ledgers, runtime=runtime)
     topic = await topics.open("public/default/persistent/orders")
@@ -214,5 +217,70 @@ def test_orphans_are_those_that_nothing_names(tmp_path: Path) -> None:
         refused = anabranch("ls", str(data / "ledgers"))
         assert refused.exit_code == 2
         assert "is in use by another process" in refused.stderr
+    finally:
+        lock.release()
+
+
+def test_gc_removes_orphans_and_nothing_else(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    position, orphan = asyncio.run(serve_and_orphan(data))
+    before = fingerprint(data)
+    said = anabranch("gc", str(data), "--dry-run", "--output", "json")
+    assert [row["ledger"] for row in json.loads(said.stdout)] == [orphan]
+    assert fingerprint(data) == before
+    done = anabranch("gc", str(data))
+    assert done.exit_code == 0
+    assert done.stderr == "1 ledgers were removed\n"
+    left = json.loads(anabranch("ls", str(data), "--output", "json").stdout)
+    assert position.ledger_id in {row["ledger"] for row in left}
+    assert orphan not in {row["ledger"] for row in left}
+    assert json.loads(anabranch("gc", str(data), "--output", "json").stdout) == []
+
+
+@pytest.mark.parametrize("tied", [b"", encode("elsewhere")])
+def test_gc_trusts_no_metadata_that_the_ledgers_do_not_belong_to(
+    tmp_path: Path, tied: bytes
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    asyncio.run(serve_and_orphan(data))
+    note = data / "ledgers" / TIE_FILE
+    note.unlink()
+    if tied:
+        note.write_bytes(tied)
+    before = fingerprint(data)
+    refused = anabranch("gc", str(data))
+    assert refused.exit_code == 2
+    assert "belong to cluster elsewhere" in refused.stderr or "nothing says" in refused.stderr
+    assert fingerprint(data) == before
+
+
+def test_gc_trusts_no_metadata_that_are_older_than_the_ledgers(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    asyncio.run(serve_and_orphan(data))
+
+    async def go_on_with_metadata_elsewhere() -> None:
+        ledgers = await EmbeddedLedgerStore.open_folder(real_runtime().disk, f"{data}/ledgers")
+        await ledgers.create(101)
+        await ledgers.close()
+
+    asyncio.run(go_on_with_metadata_elsewhere())
+    before = fingerprint(data)
+    for command in (("gc",), ("ls", "--orphans")):
+        refused = anabranch(*command, str(data))
+        assert refused.exit_code == 2
+        assert "ledger 101 is newer than the metadata" in refused.stderr
+    assert fingerprint(data) == before
+
+
+def test_gc_is_refused_while_a_server_runs(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    asyncio.run(serve_and_orphan(data))
+    lock = real_runtime().disk.lock_folder(str(data))
+    try:
+        assert "is in use by another process" in anabranch("gc", str(data)).stderr
     finally:
         lock.release()

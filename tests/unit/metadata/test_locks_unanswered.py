@@ -228,7 +228,7 @@ async def test_a_request_that_is_sent_in_the_next_session_is_swept_away(bench: B
 async def test_a_candidate_that_is_not_answered_tries_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "ELECTION_RETRY_S", 0.001)
+    monkeypatch.setattr(limits, "LOCK_RETRY_S", 0.001)
     await bench.start()
     bench.store.lose("put", Lose.EVERYTHING, Lose.EVERYTHING)
     election = Election(bench.locks, LOCK, b"ash", bench.tasks)

@@ -5,6 +5,8 @@ import asyncio
 from lock_bench import LOCK, Bench, settle
 
 from anabranch.metadata.election import Election
+from anabranch.metadata.store import SessionEvent
+from anabranch.testing.unanswered import Lose
 
 
 async def test_who_waits_hears_of_a_release_whose_answer_comes_after_its_event(
@@ -81,3 +83,15 @@ async def test_a_candidate_of_the_same_process_follows_a_leader_that_resigns(ben
     await resigning
     await settle()
     assert oak.leading, "it waits for news that were told already"
+
+
+async def test_who_waits_goes_on_in_the_next_session(bench: Bench) -> None:
+    await bench.start()
+    bench.store.lose("put", Lose.SESSION)
+    waiting = asyncio.get_running_loop().create_task(bench.locks.acquire_when_free(LOCK, b"oak"))
+    await settle()
+    assert not waiting.done(), "there is no session to hold it in"
+    assert bench.store.calls == ["put"], "nothing was carried out, so nothing is looked for"
+    bench.news(SessionEvent.SESSION_REESTABLISHED)
+    await settle()
+    assert waiting.result().held

@@ -15,11 +15,13 @@ from anabranch.errors import (
     NotFound,
     ProtocolError,
     StorageError,
+    Unreachable,
 )
 from anabranch.generated import anabranch_metadata_pb2 as pb
 from anabranch.metadata.error_codes import code_of, error_of
 from anabranch.metadata.served import messages
 from anabranch.metadata.served.addresses import Address, parse_addresses
+from anabranch.metadata.served.calls import Calls, Repeat
 from anabranch.metadata.served.frames import FrameReader, frame
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.served.session_clock import SessionClock
@@ -208,3 +210,13 @@ def test_clock_that_stutters_ends_dead_sessions_all_the_same(late_s: float) -> N
         awake_s += 0.1
         assert awake_s < 30.2, f"a dead session of 30 s is there after {now_s} s"
     assert now_s >= 30.0
+
+
+async def test_a_renewal_in_front_does_not_keep_older_calls_waiting() -> None:
+    calls = Calls()
+    old = calls.ask(pb.Request(get=pb.Path(path="/x")), Repeat.READ, 1.0)
+    renewal = calls.ask(pb.Request(ping=pb.Ping()), Repeat.BOUND, 9.0, first=True)
+    calls.give_up(5.0, "nobody answers")
+    with pytest.raises(Unreachable, match="nobody answers"):
+        await old.answer
+    assert not renewal.answer.done()

@@ -71,9 +71,22 @@ async def test_metadata_without_a_name_get_none_from_ledgers_that_have_one(
     named, empty = [await open_store("memory:", runtime) for _ in range(2)]
     assert await tie(runtime.disk, folder, named, "a") == "a"
     assert await tie(runtime.disk, folder, named, "b") == "a"
-    with pytest.raises(ConfigError, match=r"belong to cluster a, .* new or was emptied"):
+    with pytest.raises(ConfigError, match=r"of cluster a, but .* new or was emptied"):
         await tie(runtime.disk, folder, empty, "c")
     assert await empty.get(PATH) is None
+
+
+async def test_ledgers_of_before_there_were_ties_are_not_given_to_empty_metadata(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    (tmp_path / "journal").mkdir()
+    empty, used = [await open_store("memory:", runtime) for _ in range(2)]
+    await used.put("/anabranch/features", b"{}")
+    with pytest.raises(ConfigError, match="new or was emptied"):
+        await tie(runtime.disk, str(tmp_path), empty, "a")
+    assert await empty.get(PATH) is None
+    assert not (tmp_path / TIE_FILE).exists()
+    assert await tie(runtime.disk, str(tmp_path), used, "a") == "a"
 
 
 @pytest.mark.parametrize(

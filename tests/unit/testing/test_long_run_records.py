@@ -135,6 +135,22 @@ def test_drills_are_recorded_and_go_on(made_drill: Drill, tmp_path: Path) -> Non
     assert done_before(rows, made_drill, "other code") == 0
 
 
+def test_a_drill_that_ended_meanwhile_stays_in_the_record(
+    made_drill: Drill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "record.tsv"
+    digest_of = drills.code_digest
+
+    def another_ends(module: str) -> str:
+        monkeypatch.setattr(drills, "code_digest", digest_of)
+        drills.run(made_drill, 1, record)
+        return digest_of(module)
+
+    monkeypatch.setattr(drills, "code_digest", another_ends)
+    drills.run(made_drill, 2, record)
+    assert [row[2] for row in load_rows(record, drills.COLUMNS)] == ["1", "2"]
+
+
 @pytest.mark.usefixtures("made_drill")
 def test_unknown_drills_and_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert drills.main(["nothing"]) == 2

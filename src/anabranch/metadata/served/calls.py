@@ -260,8 +260,13 @@ class Calls:
 
     def give_up(self, older_than_s: float, why: str) -> None:
         """Fail calls that were made before some time and that nobody has begun to carry out."""
-        while self._queue and self._queue[0].made_s < older_than_s:
-            self._queue.popleft().fail(Unreachable(why))
+        waiting, self._queue = self._queue, deque()
+        for call in waiting:
+            # Not in the order of their age: renewals go ahead of all others.
+            if call.made_s < older_than_s:
+                call.fail(Unreachable(why))
+            else:
+                self._queue.append(call)
         for number, call in list(self._sent.items()):
             if call.repeat is Repeat.READ and call.made_s < older_than_s:
                 del self._sent[number]
