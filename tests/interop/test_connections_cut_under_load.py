@@ -81,8 +81,7 @@ async def test_cut_at_random(server: tuple[int, Url, bool]) -> None:
         await asyncio.gather(*(client.stop() for client in clients))
         await judge(clients, reader, found)
         looking.cancel()
-        print(found, [relay.cuts for relay in relays])
-        assert found.wrong == []
+        assert found.wrong == [], found
         assert found.sessions_lost == 1
         assert found.unknown > 0, "cuts that nobody noticed show nothing"
         assert found.locks > 10
