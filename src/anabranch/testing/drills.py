@@ -3,8 +3,9 @@
     python -m anabranch.testing.drills [--list] [--size full|small|N] [NAME ...]
 
 A drill is a program: it is told a size, shows its progress on standard error, prints a verdict as
-JSON on standard output and exits with 0 if everything held. `make test` runs each in small, by
-tests of their own; here they run in full. `tests/drills/record.tsv` keeps what came of them.
+JSON on standard output and exits with 0 if everything held. `make test` or `make test-peers` runs
+each in small, by tests of their own; here they run in full. `tests/drills/record.tsv` keeps what
+came of them.
 """
 
 import argparse
@@ -80,6 +81,14 @@ DRILLS: Final = (
         ("--kills", "{size}"),
         full=500,
         small=10,
+    ),
+    Drill(
+        "zookeeper-faults",
+        "kill -9 of the leader of three ZooKeeper nodes under locks, watches and writes",
+        "anabranch.testing.zookeeper_drill",
+        ("--kills", "{size}"),
+        full=100,
+        small=2,
     ),
     Drill(
         "large-metadata",

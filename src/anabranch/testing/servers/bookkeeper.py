@@ -4,7 +4,7 @@ They use Pulsar's metadata driver, as the bookies of a Pulsar cluster do, and co
 """
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -75,25 +75,27 @@ def bookkeeper(
     bookies: int = 3,
     *,
     folder: Path | None = None,
+    ports: Sequence[int] = (),
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[BookKeeper]:
     """Run bookies on a metadata store that was set up for them, for as long as the body runs.
 
     Args:
         metadata_url: of the store as Pulsar writes it, such as `zk:127.0.0.1:2181/chroot`.
-        bookies: how many.
+        bookies: how many, if no ports are given.
         folder: for data, configuration and logs; kept. Without it, a temporary one.
+        ports: of bookies that were here before: a bookie is known by its port, for good.
         settings: added to, or put in place of, the lines of each bookie's configuration.
 
     Raises:
         MissingTool: if Java or the jars are missing.
         ServerFailed: if a bookie does not become ready.
     """
-    ports = tuple(free_port() for _ in range(bookies))
+    chosen = tuple(ports) or tuple(free_port() for _ in range(bookies))
     members: list[Member] = []
 
     def build(root: Path) -> list[Member]:
-        for number, port in enumerate(ports, start=1):
+        for number, port in enumerate(chosen, start=1):
             home = root / f"bookie-{number}"
             home.mkdir(parents=True, exist_ok=True)
             lines = _settings(home, port, metadata_url) | dict(settings or {})
@@ -110,4 +112,4 @@ def bookkeeper(
         return members
 
     with group("bookkeeper", folder, build):
-        yield BookKeeper(tuple(members), ports)
+        yield BookKeeper(tuple(members), chosen)

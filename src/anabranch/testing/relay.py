@@ -1,0 +1,121 @@
+"""A relay of TCP connections that cuts them at random, for tests of what clients make of it.
+
+It runs on the loop of the test. Bytes that are on their way when a connection is cut are lost, so a
+peer may have got half a request, or none, or all of it without being able to answer.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+
+_CHUNK_BYTES: Final = 65_536
+_CUT_EVERY_S_MAX: Final = 0.8
+_AWAY_S_MAX: Final = 0.6
+
+
+class Relay:
+    """A port that leads to another one. Use `relay_to`."""
+
+    def __init__(self, port: int) -> None:
+        self.cuts = 0
+        """Connections that were cut."""
+        self._target = port
+        self._server: asyncio.Server | None = None
+        self._open: dict[int, tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._refuses = False
+        self._numbers = 0
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen on a free port of loopback."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def close(self) -> None:
+        """Cut everything and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        self.refuse()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """Break every connection at once."""
+        for pair in self._open.values():
+            for writer in pair:
+                writer.transport.abort()
+        self.cuts += len(self._open)
+        self._open.clear()
+
+    def refuse(self) -> None:
+        """Break every connection, and each new one right away, until `accept`."""
+        self._refuses = True
+        self.cut()
+
+    def accept(self) -> None:
+        """Take connections again."""
+        self._refuses = False
+
+    async def cut_at_random(self, random: Random) -> None:
+        """Cut again and again, sometimes staying away for a while; until cancelled."""
+        while True:
+            await asyncio.sleep(random.uniform(0, _CUT_EVERY_S_MAX))
+            if random.random() < 0.5:
+                self.cut()
+                continue
+            self.refuse()
+            try:
+                await asyncio.sleep(random.uniform(0, _AWAY_S_MAX))
+            finally:
+                self.accept()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:
+            writer.transport.abort()
+            return
+        try:
+            peer, peer_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._numbers += 1
+        number = self._numbers
+        self._open[number] = (writer, peer_writer)
+        if self._refuses:
+            self.cut()
+        for source, sink in ((reader, peer_writer), (peer, writer)):
+            pump = asyncio.ensure_future(self._pump(number, source, sink))
+            self._pumps.add(pump)
+            pump.add_done_callback(self._pumps.discard)
+
+    async def _pump(
+        self, number: int, source: asyncio.StreamReader, sink: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(_CHUNK_BYTES):
+                sink.write(data)
+                await sink.drain()
+        # One end is gone: what is left of the other has no purpose.
+        for writer in self._open.pop(number, ()):
+            writer.close()
+
+
+@asynccontextmanager
+async def relay_to(port: int) -> AsyncIterator[Relay]:
+    """A relay to a port of loopback, for as long as the body runs."""
+    relay = Relay(port)
+    await relay.start()
+    try:
+        yield relay
+    finally:
+        await relay.close()
