@@ -202,7 +202,8 @@ def _copy(
         ):
             try:
                 if dry_run:
-                    found = await survey(source, target, progress.tell)
+                    found = await survey(source, target, keeping, progress.tell)
+                    found.refuse_impossible()
                     if not keeping.access and not options.drop_acls:
                         found.refuse_acls()
                     if not options.overwrite:
