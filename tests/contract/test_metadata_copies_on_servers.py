@@ -15,20 +15,22 @@ import pytest
 import pytest_asyncio
 from test_oxia_metadata_contract import wipe
 
-from anabranch.errors import ConflictError
+from anabranch import limits
+from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.paths import name_of
-from anabranch.metadata.store import MetadataStore, Record
+from anabranch.metadata.store import AccessRight, MetadataStore, Record
 from anabranch.metadata.transfer import version_map
-from anabranch.metadata.transfer.copying import CopyOptions
+from anabranch.metadata.transfer.copying import Copy, CopyOptions
 from anabranch.metadata.transfer.digest import NO_NODES
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
+from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata import node_at
 from anabranch.testing.contracts.metadata_copies import each
-from anabranch.testing.contracts.metadata_transfer import Transfers, copied, lasting
+from anabranch.testing.contracts.metadata_transfer import Transfers, copied, lasting, origin_of
 from anabranch.testing.contracts.varied_tree import NODES, SEQUENCES, varied_tree
 from anabranch.testing.servers import zookeeper
 from anabranch.testing.servers.oxia import Oxia, oxia
@@ -238,3 +240,50 @@ async def check_tokens(target: MetadataStore) -> None:
         await target.put(path, b"next", version)
         with pytest.raises(ConflictError):
             await target.put(path, b"lost", version)
+
+
+@pytest.mark.goal("core.M13", part="oxia")
+async def test_access_rights_are_not_lost_on_the_way_to_oxia(
+    servers: Servers, tmp_path: Path
+) -> None:
+    rights = AccessRight(31, "world", "anyone"), AccessRight(1, "ip", "127.0.0.1")
+    source = await servers.empty("zookeeper", tmp_path)
+    await source.restore(
+        each([Record("/a", b"", 0, 1, 1), Record("/b", b"1", 0, 1, 1, access=rights)])
+    )
+    target = await servers.empty("oxia", tmp_path)
+    origin = StoreSource(source, "zk:", "/", keeping_of(URLS["zookeeper"]))
+
+    def copy(options: CopyOptions) -> Copy:
+        return Copy(real_runtime(), origin, target, "oxia:", keeping_of(URLS["oxia"]), options)
+
+    with pytest.raises(InputError, match=r"1 nodes have access rights.*first /b.*--drop-acls"):
+        await copy(CopyOptions()).run()
+    assert await target.children("/") == []
+    report = await copy(CopyOptions(drop_acls=True, version_map=f"{tmp_path}/map")).run()
+    assert (report.acls_dropped, report.verified) == (1, True)
+    assert await target.children("/") == ["a", "b"]
+    await source.close()
+    await target.close()
+
+
+@pytest.mark.goal("core.M8", part="zookeeper")
+async def test_what_zookeeper_cannot_hold_is_found_before_anything_is_written(
+    servers: Servers, tmp_path: Path
+) -> None:
+    largest = limits.METADATA_VALUE_BYTES_MAX
+    for wrong in (
+        Record("/z/𝄞", b"", 0, 1, 1),
+        Record("/z/counter", b"", 0, 1, 1, next_sequence=10**6 + 1),
+        Record("/z/large", b"x" * largest, 0, 1, 1),
+    ):
+        source = await servers.empty("memory", tmp_path)
+        await source.restore(each([Record("/a", b"", 0, 1, 1), Record("/z", b"", 0, 1, 1), wrong]))
+        url = f"zk:{servers.zookeeper}/copies/{next(_places)}"  # takes as much as is usual
+        target = await open_store(url, real_runtime(), session_timeout_s=10)
+        copy = Copy(real_runtime(), origin_of(source), target, url, keeping_of(url), CopyOptions())
+        with pytest.raises(InputError, match=f"first is {wrong.path}"):
+            await copy.run()
+        assert await target.children("/") == []
+        await target.close()
+        await source.close()

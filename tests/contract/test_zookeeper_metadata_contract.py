@@ -85,6 +85,7 @@ class OnZooKeeper:
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M2", part="zookeeper")
 class TestZooKeeperConditionalWrites(OnZooKeeper, ConditionalWrites):
     pass
 
@@ -116,6 +117,7 @@ class TestZooKeeperHostileInput(OnZooKeeper, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M7", part="zookeeper")
 class TestZooKeeperScanAndChildren(OnZooKeeper, ScanAndChildren):
     many: ClassVar[int] = 10_000
 
@@ -127,16 +129,19 @@ class TestZooKeeperBatching(OnZooKeeper, Batching):
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M5", part="zookeeper")
 class TestZooKeeperWatching(OnZooKeeper, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M3", part="zookeeper")
 class TestZooKeeperSessions(OnZooKeeper, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M4", part="zookeeper")
 class TestZooKeeperSequences(OnZooKeeper, Sequences):
     pass
 
