@@ -121,6 +121,14 @@ class TestZooKeeperHostileInput(OnZooKeeper, HostileInput):
 class TestZooKeeperScanAndChildren(OnZooKeeper, ScanAndChildren):
     many: ClassVar[int] = 10_000
 
+    async def test_a_hundred_thousand_children(self, store: MetadataStore) -> None:
+        names = [f"{i:07}" for i in range(100_000)]
+        records = [Record(f"/many/{name}", b"", 0, 1, 1) for name in names]
+        assert await store.restore(each(records)) == len(names)
+        assert await store.children("/many") == names
+        scanned = [node.stat.path async for node in store.scan("/many")]
+        assert scanned == ["/many", *(record.path for record in records)]
+
 
 @pytest.mark.goal("core.M1", part="zookeeper")
 @pytest.mark.goal("core.M6", part="zookeeper")
