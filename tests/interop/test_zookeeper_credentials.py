@@ -175,6 +175,7 @@ def test_server_with_a_wrong_password_does_not_start(guarded: Guarded, tmp_path:
     result = anabranch(
         *("standalone", "--data", tmp_path / "data", "--port", "0", "--web-port", "0"),
         *("--metadata-url", f"{guarded.plain}/sasl", "--metadata-credentials", file),
+        *("--log-level", "debug"),
     )
     assert result.returncode == 2
     assert "ZooKeeper does not accept the credentials" in result.stderr
