@@ -79,6 +79,7 @@ PARTITIONS_MAX: Final = 100_000
 # --- metadata ---------------------------------------------------------------------------------
 METADATA_VALUE_BYTES_MAX: Final = 1 * MIB
 METADATA_PATH_BYTES_MAX: Final = 8 * KIB
+CREDENTIALS_FILE_BYTES_MAX: Final = 64 * KIB
 METADATA_INDEXES_PER_NODE_MAX: Final = 16
 METADATA_INDEX_BYTES_MAX: Final = 1 * KIB
 """Of a secondary index's name and key together."""

@@ -71,10 +71,15 @@ async def place(server: Oxia) -> AsyncIterator[Place]:
     "shared",
     shared_with(
         test_caches_on_stores,
-        test_counters_on_stores,
         test_elections_on_stores,
         test_locks_on_stores,
     ),
 )
 async def test_on_oxia(shared, place: Place) -> None:
+    await shared(place)
+
+
+@pytest.mark.goal("core.M4", part="oxia")
+@pytest.mark.parametrize("shared", shared_with(test_counters_on_stores))
+async def test_counters_on_oxia(shared, place: Place) -> None:
     await shared(place)

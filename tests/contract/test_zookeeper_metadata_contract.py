@@ -85,6 +85,7 @@ class OnZooKeeper:
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M2", part="zookeeper")
 class TestZooKeeperConditionalWrites(OnZooKeeper, ConditionalWrites):
     pass
 
@@ -116,8 +117,18 @@ class TestZooKeeperHostileInput(OnZooKeeper, HostileInput):
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M7", part="zookeeper")
 class TestZooKeeperScanAndChildren(OnZooKeeper, ScanAndChildren):
     many: ClassVar[int] = 10_000
+
+    async def test_a_hundred_thousand_children(self, store: MetadataStore) -> None:
+        names = [f"{i:07}" for i in range(100_000)]
+        paths = ["/many", *(f"/many/{name}" for name in names)]
+        records = [Record(path, b"", 0, 1, 1) for path in paths]
+        assert await store.restore(each(records)) == len(paths)
+        assert await store.children("/many") == names
+        scanned = [node.stat.path async for node in store.scan("/many")]
+        assert scanned == paths
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
@@ -127,16 +138,19 @@ class TestZooKeeperBatching(OnZooKeeper, Batching):
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M5", part="zookeeper")
 class TestZooKeeperWatching(OnZooKeeper, Watching):
     pass
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M3", part="zookeeper")
 class TestZooKeeperSessions(OnZooKeeper, Sessions):
     pass
 
 
 @pytest.mark.goal("core.M1", part="zookeeper")
+@pytest.mark.goal("core.M4", part="zookeeper")
 class TestZooKeeperSequences(OnZooKeeper, Sequences):
     pass
 

@@ -1,6 +1,7 @@
 """A ZooKeeper that wants TLS and SASL: who has the right files and passwords gets in."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,11 @@ from anabranch.metadata.zookeeper.store import ZooKeeperStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.servers import free_port, zookeeper
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.timeout(300),
+    pytest.mark.goal("core.M11", part="zookeeper"),
+]
 PASSWORD = "s3cret, = and more"
 JAAS = """Server {
   org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -108,3 +113,71 @@ async def test_wrong_password_is_one_clear_error(guarded: Guarded, identity: byt
             real_runtime(), f"{guarded.plain}/sasl", identities=[("sasl", identity)]
         )
     assert "wrong" not in str(refused.value)
+
+
+# --- by the file of credentials ---------------------------------------------------------------
+
+
+def secrets(folder: Path, password: str, *more: str) -> Path:
+    file = folder / "secrets.toml"
+    lines = [
+        'format = "anabranch.metadata-credentials"',
+        "version = 1",
+        "[[zookeeper.identity]]",
+        'scheme = "sasl"',
+        'user = "bob"',
+        f'password = "{password}"',
+        *more,
+    ]
+    file.write_text("\n".join(lines))
+    file.chmod(0o600)
+    return file
+
+
+def anabranch(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "anabranch", *map(str, words)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_commands_take_the_file(guarded: Guarded, tmp_path: Path) -> None:
+    tls = ("[zookeeper.tls]", f'ca = "{guarded.authority}"')
+    file = secrets(tmp_path, PASSWORD, *tls)
+    url = f"{guarded.secure}/commands?acl=creator"
+    options = ("--url", url, "--credentials", file)
+    written = anabranch("metadata", "put", "/bobs", "--value", "x", *options)
+    assert (written.returncode, written.stderr) == (0, "")
+    assert anabranch("metadata", "get", "/bobs", *options).stdout == "x\n"
+    exported = anabranch("metadata", "export", tmp_path / "all", *options)
+    assert exported.returncode == 0
+    stranger = anabranch("metadata", "get", "/bobs", "--url", f"{guarded.plain}/commands")
+    assert stranger.returncode == 2
+    assert "ACL" in stranger.stderr
+    for result in (written, exported, stranger):
+        assert PASSWORD not in result.stdout + result.stderr
+    assert PASSWORD.encode() not in (tmp_path / "all").read_bytes()
+
+
+def test_commands_with_a_wrong_password(guarded: Guarded, tmp_path: Path) -> None:
+    file = secrets(tmp_path, "wr0ng")
+    file.chmod(0o644)
+    result = anabranch(
+        "metadata", "get", "/", "--url", f"{guarded.plain}/sasl", "--credentials", file
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    warning, error = result.stderr.splitlines()
+    assert warning.startswith("warning: ")
+    assert "chmod 600" in warning
+    assert error == "error: ZooKeeper does not accept the credentials: check them"
+
+
+def test_server_with_a_wrong_password_does_not_start(guarded: Guarded, tmp_path: Path) -> None:
+    file = secrets(tmp_path, "wr0ng")
+    result = anabranch(
+        *("standalone", "--data", tmp_path / "data", "--port", "0", "--web-port", "0"),
+        *("--metadata-url", f"{guarded.plain}/sasl", "--metadata-credentials", file),
+        *("--log-level", "debug"),
+    )
+    assert result.returncode == 2
+    assert "ZooKeeper does not accept the credentials" in result.stderr
+    assert "wr0ng" not in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr

@@ -123,6 +123,7 @@ async def heard(events: AsyncIterator[SessionEvent], wanted: int) -> list[Sessio
         return [await anext(events) for _ in range(wanted)]
 
 
+@pytest.mark.goal("core.M3", part="zookeeper")
 async def test_session_goes_on_over_a_lost_connection(
     store: ZooKeeperStore, other: ZooKeeperStore, network: CutNetwork
 ) -> None:
@@ -157,6 +158,7 @@ async def test_reads_are_asked_again_and_queued_writes_are_sent(
     assert node.value == b"2"
 
 
+@pytest.mark.goal("core.M2", part="zookeeper")
 async def test_write_whose_answer_is_lost_has_an_unknown_outcome(
     store: ZooKeeperStore, other: ZooKeeperStore, network: CutNetwork
 ) -> None:
@@ -177,6 +179,7 @@ async def test_write_whose_answer_is_lost_has_an_unknown_outcome(
     await store.put("/a", b"2", before.version)
 
 
+@pytest.mark.goal("core.M5", part="zookeeper")
 async def test_what_happened_between_two_connections_is_a_gap(
     store: ZooKeeperStore, other: ZooKeeperStore, network: CutNetwork
 ) -> None:
@@ -210,6 +213,7 @@ async def test_quiet_reconnection_is_no_gap(store: ZooKeeperStore, network: CutN
     assert kinds == [EventKind.CREATED, EventKind.MODIFIED]
 
 
+@pytest.mark.goal("core.M3", part="zookeeper")
 async def test_silent_server_is_noticed_and_the_session_given_up_in_time(
     store: ZooKeeperStore, other: ZooKeeperStore, network: CutNetwork
 ) -> None:
@@ -271,6 +275,7 @@ async def test_nobody_there_is_said_with_the_address() -> None:
         await open_store(f"zk:127.0.0.1:{port}", real_runtime(), session_timeout_s=2)
 
 
+@pytest.mark.goal("core.M13", part="zookeeper")
 async def test_locked_nodes_need_the_password(url: str, ensemble: ZooKeeper) -> None:
     runtime, secret = real_runtime(), b"me:hunter2"
     owner = await ZooKeeperStore.open(runtime, url, identities=[("digest", secret)])
@@ -294,6 +299,7 @@ async def test_locked_nodes_need_the_password(url: str, ensemble: ZooKeeper) -> 
     await owner.close()
 
 
+@pytest.mark.goal("core.M13", part="zookeeper")
 async def test_access_rights_are_set_exported_and_restored(url: str) -> None:
     runtime, me = real_runtime(), [("digest", b"me:hunter2")]
     closed = await ZooKeeperStore.open(runtime, f"{url}/from?acl=creator", identities=me)

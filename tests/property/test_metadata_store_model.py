@@ -67,12 +67,14 @@ class MetadataModel(RuleBasedStateMachine):
 
     versions = Bundle("versions")
     history_is_whole = True
+    batches_in_order = True
+    """Whether the changes of a batch are made one after another."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.nodes: dict[str, Known] = {}
-        self.store: LocalHandle
+        self.store: Any
         self.seen = Revision(0, 0)
         self.changes = 0
         self.changes_seen = 0
@@ -80,8 +82,12 @@ class MetadataModel(RuleBasedStateMachine):
     def wait_for(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(coroutine)
 
-    async def open(self) -> LocalHandle:
+    async def open(self) -> MetadataStore:
         return MemoryStore(real_runtime().clock)
+
+    def validate(self) -> None:
+        """Look whether the store contradicts itself."""
+        self.store._backing.machine.validate()
 
     @initialize()
     def start(self) -> None:
@@ -119,7 +125,14 @@ class MetadataModel(RuleBasedStateMachine):
             return InputError
         return None
 
-    def check(self, operation: Operation, outcome: object) -> list[Version]:
+    def next_number(self, parent: str, path: str) -> int:
+        """The number of a sequential node that was just made."""
+        del path
+        return self.nodes[parent].next_sequence
+
+    def check(
+        self, operation: Operation, outcome: object, *, in_order: bool = True
+    ) -> list[Version]:
         """Compare one outcome with the prediction and carry it over into the model."""
         refusal = self.predicted(operation)
         if refusal is not None:
@@ -136,13 +149,15 @@ class MetadataModel(RuleBasedStateMachine):
         for depth in range(1, len(parts)):
             self.imply("/" + "/".join(parts[:depth]))
         if operation.sequential:
-            parent = self.nodes[path[: path.rindex("/")]]
-            path = f"{path}{parent.next_sequence:010}"
-            parent.next_sequence += 1
+            parent = path[: path.rindex("/")]
+            number = self.next_number(parent, outcome.path)
+            path = f"{path}{number:010}"
+            self.nodes[parent].next_sequence = number + 1
         assert outcome.path == path
         before = self.nodes.get(path)
         assert before is None or outcome.version != before.version
-        assert all(known.revision < outcome.revision for known in self.nodes.values())
+        if in_order:
+            assert all(known.revision < outcome.revision for known in self.nodes.values())
         ephemeral = operation.ephemeral if before is None else before.ephemeral
         assert (outcome.ephemeral, outcome.created_by_self) == (ephemeral, ephemeral)
         sequence = 0 if before is None else before.next_sequence
@@ -185,16 +200,17 @@ class MetadataModel(RuleBasedStateMachine):
     def delete_guarded(self, path: str, guarding: str, version: Version) -> None:
         self.write(Delete(path, guard=Guard(guarding, version)))
 
+    async def end_session(self) -> None:
+        """As if the store had not been heard of for too long."""
+        events = self.store.session_events()
+        await self.store.end_session(self.store.session)
+        async with asyncio.timeout(10):
+            assert await anext(events) is SessionEvent.SESSION_LOST
+            assert await anext(events) is SessionEvent.SESSION_REESTABLISHED
+
     @rule()
     def lose_the_session(self) -> None:
-        async def lose() -> None:
-            events = self.store.session_events()
-            await self.store.end_session(self.store.session)
-            async with asyncio.timeout(10):
-                assert await anext(events) is SessionEvent.SESSION_LOST
-                assert await anext(events) is SessionEvent.SESSION_REESTABLISHED
-
-        self.wait_for(lose())
+        self.wait_for(self.end_session())
         self.session_is_over()
 
     def session_is_over(self) -> None:
@@ -229,7 +245,7 @@ class MetadataModel(RuleBasedStateMachine):
     def batch(self, operations: list[Operation]) -> None:
         outcomes = self.wait_for(self.store.batch(operations))
         for operation, outcome in zip(operations, outcomes, strict=True):
-            self.check(operation, outcome)
+            self.check(operation, outcome, in_order=self.batches_in_order)
 
     # --- what is seen -------------------------------------------------------------------------
 
@@ -279,7 +295,7 @@ class MetadataModel(RuleBasedStateMachine):
                 known.version,
                 known.revision,
             )
-        self.store._backing.machine.validate()
+        self.validate()
 
 
 async def _gathered(store: MetadataStore, operation: Operation) -> list[Any]:

@@ -11,6 +11,7 @@ import typer
 
 from anabranch.cli.metadata_places import (
     EXIT_REFUSED,
+    CredentialsOption,
     DryRunOption,
     OutputOption,
     UrlOption,
@@ -76,6 +77,7 @@ def export(
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
     dry_run: DryRunOption = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Write the nodes of a store, as of one moment, into a file with checksums.
@@ -90,7 +92,7 @@ def export(
 
     async def work(runtime: "Runtime") -> ExportTotals:
         header = ExportHeader(shown(url), check_path(prefix), runtime.clock.wall_ms())
-        async with _source(url, runtime, prefix) as source:
+        async with _source(url, runtime, credentials, prefix) as source:
             progress = _CopyProgress()
             records = paced(source.records(), runtime.clock, rate, bytes_rate, progress.tell)
             try:
@@ -123,6 +125,7 @@ def restore(
     version_map: VersionMapOption = "",
     verify: VerifyOption = True,
     dry_run: DryRunOption = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Put the nodes of an export file into a store. Ephemeral ones are left out.
@@ -133,7 +136,7 @@ def restore(
     answer was lost.
     """
     options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
-    _copy(f"{_FILE}{file}", url, prefix, options, dry_run, output)
+    _copy(f"{_FILE}{file}", url, credentials, prefix, options, dry_run, output)
 
 
 def copy(
@@ -150,6 +153,7 @@ def copy(
     version_map: VersionMapOption = "",
     verify: VerifyOption = True,
     dry_run: DryRunOption = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Copy the nodes of one store into another. Ephemeral ones are left out.
@@ -160,7 +164,7 @@ def copy(
     answer was lost.
     """
     options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
-    _copy(source, target, prefix, options, dry_run, output)
+    _copy(source, target, credentials, prefix, options, dry_run, output)
 
 
 def _options(
@@ -183,6 +187,7 @@ def _options(
 def _copy(
     source_url: str,
     target_url: str,
+    credentials: str,
     prefix: str | None,
     options: "CopyOptions",
     dry_run: bool,
@@ -197,12 +202,13 @@ def _copy(
         keeping = keeping_of(target_url)
         progress = _CopyProgress()
         async with (
-            _source(source_url, runtime, prefix) as source,
-            opened(target_url, runtime, may_be_new=True, only_look=dry_run) as target,
+            _source(source_url, runtime, credentials, prefix) as source,
+            opened(target_url, runtime, credentials, may_be_new=True, only_look=dry_run) as target,
         ):
             try:
                 if dry_run:
-                    found = await survey(source, target, progress.tell)
+                    found = await survey(source, target, keeping, progress.tell)
+                    found.refuse_impossible()
                     if not keeping.access and not options.drop_acls:
                         found.refuse_acls()
                     if not options.overwrite:
@@ -243,6 +249,7 @@ def diff(
     ephemerals: Annotated[
         bool, typer.Option("--ephemerals", help="Compare ephemeral nodes, too.")
     ] = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print where two trees differ, in path order.
@@ -254,8 +261,8 @@ def diff(
     async def work(runtime: "Runtime") -> int:
         count = 0
         async with (
-            _source(left, runtime, prefix) as ours,
-            _source(right, runtime, prefix) as theirs,
+            _source(left, runtime, credentials, prefix) as ours,
+            _source(right, runtime, credentials, prefix) as theirs,
         ):
             differences = compare(
                 _or_nothing(ours.records()),
@@ -300,7 +307,7 @@ def _print_difference(difference: "Difference", output: Output) -> None:
 
 @asynccontextmanager
 async def _source(
-    url: str, runtime: "Runtime", prefix: str | None
+    url: str, runtime: "Runtime", credentials: str, prefix: str | None
 ) -> "AsyncIterator[RecordSource]":
     from anabranch.metadata.transfer.export_file import ExportFile
     from anabranch.metadata.transfer.keeping import keeping_of
@@ -315,7 +322,7 @@ async def _source(
         yield FileSource(file, prefix)
         return
     keeping = keeping_of(url)
-    async with opened(url, runtime) as store:
+    async with opened(url, runtime, credentials) as store:
         sorting = Sorting(runtime, tempfile.gettempdir())
         yield StoreSource(store, url, "/" if prefix is None else prefix, keeping, sorting)
 

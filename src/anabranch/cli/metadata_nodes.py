@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.metadata_places import (
+    CredentialsOption,
     DryRunOption,
     OutputOption,
     UrlOption,
@@ -45,6 +46,7 @@ def get(
     raw: Annotated[
         bool, typer.Option("--raw", help="The bytes exactly, and nothing else.")
     ] = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print the value of a node.
@@ -53,7 +55,7 @@ def get(
     """
 
     async def work(runtime: "Runtime") -> "Node":
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             return await _node(store, path)
 
     node = run(work)
@@ -91,6 +93,7 @@ def put(
         typer.Option(help="NAME=KEY of a secondary index, instead of those the node has."),
     ] = None,
     dry_run: DryRunOption = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Write a value; missing parents are made.
@@ -104,7 +107,7 @@ def put(
         keys = _index_keys(index)
         content = _content(value, file)
         check_operation(Put(path, content, sequential=sequential, indexes=keys or ()))
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             expected = await expected_from(store, path, expected_version)
             if keys is None:
                 keys = () if sequential else await _present_indexes(store, path)
@@ -181,6 +184,7 @@ def delete(
         bool, typer.Option("--recursive", help="With everything below it, children first.")
     ] = False,
     dry_run: DryRunOption = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Remove a node.
@@ -190,7 +194,7 @@ def delete(
     """
 
     async def work(runtime: "Runtime") -> int:
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             expected = await expected_from(store, path, expected_version)
             if path == "/":
                 raise InputError("the root '/' cannot be deleted")
@@ -241,6 +245,7 @@ async def _delete_below(store: "MetadataStore", path: str) -> int:
 def list_children(
     url: UrlOption,
     path: SubtreeArgument = "/",
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print the names of a node's children.
@@ -249,7 +254,7 @@ def list_children(
     """
 
     async def work(runtime: "Runtime") -> list[str]:
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             names = await store.children(path)
             if not names:
                 await _node(store, path)
@@ -269,6 +274,7 @@ def tree(
     depth: Annotated[
         int | None, typer.Option(help="Levels below it to show.", min=0, show_default=False)
     ] = None,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print a node and everything below it: names, sizes, versions; JSON is one line per node.
@@ -277,7 +283,7 @@ def tree(
     """
 
     async def work(runtime: "Runtime") -> None:
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             await _node(store, path)
             first = path.rstrip("/").count("/")
             async for node in store.scan(path):
@@ -305,6 +311,7 @@ def stat(
     below: Annotated[
         bool, typer.Option("--below", help="Also count everything below, with its digests.")
     ] = False,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print what is known of a node besides its value; with --below of its whole subtree.
@@ -313,7 +320,7 @@ def stat(
     """
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
-        async with opened(url, runtime) as store:
+        async with opened(url, runtime, credentials) as store:
             node = await _node(store, path)
             found = stat_json(node.stat) | {
                 "bytes": len(node.value),

@@ -42,6 +42,15 @@ UrlOption = Annotated[
         help="The store, such as anabranch://HOST:PORT, or embedded:FOLDER of a stopped server.",
     ),
 ]
+CredentialsOption = Annotated[
+    str,
+    typer.Option(
+        "--credentials",
+        envvar="ANABRANCH_METADATA_CREDENTIALS",
+        help="TOML file with passwords, tokens and certificates for stores of others.",
+        show_default=False,
+    ),
+]
 OutputOption = Annotated[Output, typer.Option(help="How to print.")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
@@ -50,27 +59,42 @@ DryRunOption = Annotated[
 
 @asynccontextmanager
 async def opened(
-    url: str, runtime: "Runtime", *, may_be_new: bool = False, only_look: bool = False
+    url: str,
+    runtime: "Runtime",
+    credentials: str,
+    *,
+    may_be_new: bool = False,
+    only_look: bool = False,
 ) -> "AsyncIterator[MetadataStore]":
-    """A store that is closed afterwards.
+    """A store that is closed afterwards; `credentials` is the name of a file, or "".
 
     An embedded store is made only where `may_be_new` says so, and with `only_look` not even there.
 
     Raises:
-        ConfigError: if there is no such store.
+        ConfigError: if there is no such store, or the credentials are wrong.
     """
     from anabranch.metadata.factory import open_store
+    from anabranch.server.credentials_file import load_credentials
 
     if url.startswith(_EMBEDDED) and not _holds_store(url.removeprefix(_EMBEDDED)):
         if not may_be_new:
             raise ConfigError(_no_store(url.removeprefix(_EMBEDDED)))
         if only_look:
             url = "memory:"
-    store = await open_store(url, runtime, session_timeout_s=_SESSION_TIMEOUT_S)
+    store = await open_store(
+        url,
+        runtime,
+        session_timeout_s=_SESSION_TIMEOUT_S,
+        credentials=load_credentials(credentials, _warn),
+    )
     try:
         yield store
     finally:
         await store.close()
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
 
 
 def _holds_store(folder: str) -> bool:

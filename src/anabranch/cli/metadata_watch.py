@@ -9,6 +9,7 @@ import typer
 
 from anabranch.cli.metadata_nodes import SubtreeArgument
 from anabranch.cli.metadata_places import (
+    CredentialsOption,
     OutputOption,
     UrlOption,
     opened,
@@ -29,6 +30,7 @@ def watch(
     count: Annotated[
         int | None, typer.Option(help="End after so many events.", min=1, show_default=False)
     ] = None,
+    credentials: CredentialsOption = "",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print every change at or below a node as it happens, until Ctrl-C.
@@ -37,18 +39,18 @@ def watch(
 
     Exit code 0: ended by Ctrl-C or --count; 2: it cannot be done.
     """
-    run(lambda runtime: _watch(runtime, url, path, count, output))
+    run(lambda runtime: _watch(runtime, url, credentials, path, count, output))
 
 
 async def _watch(
-    runtime: "Runtime", url: str, path: str, count: int | None, output: Output
+    runtime: "Runtime", url: str, credentials: str, path: str, count: int | None, output: Output
 ) -> None:
     from anabranch.runtime.tasks import Tasks
 
     def failed(name: str, failure: BaseException) -> None:
         raise failure
 
-    async with opened(url, runtime) as store:
+    async with opened(url, runtime, credentials) as store:
         events = store.watch(path)
         print(f"watching {path}; Ctrl-C ends", file=sys.stderr, flush=True)
         tasks = Tasks(failed)

@@ -1,7 +1,7 @@
 """The grammar of metadata paths: one checker, and the few questions others ask about a path.
 
-Pure. What is refused here is what any store behind the contract refuses, so that every tree can
-move to every store.
+Pure. What is refused here, every store refuses. A store on ZooKeeper refuses more, names above
+U+FFFF: a copy into it says so before it writes anything (`transfer.keeping`).
 """
 
 import re

@@ -211,6 +211,11 @@ class Settings:
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
     )
+    metadata_credentials: str = _setting(
+        "",
+        "TOML file with passwords, tokens and certificates for the metadata store "
+        "(see the guide to metadata tools); empty means none.",
+    )
     metadata_session_timeout_s: float = _setting(
         limits.METADATA_SESSION_TIMEOUT_S,
         "Seconds after which a metadata store in another process gives this one up for dead.",

@@ -11,12 +11,15 @@ from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.server.cluster_tie import tie
+from anabranch.server.credentials_file import load_credentials
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.settings import Settings
+from anabranch.telemetry import get_logger
 
 _EMBEDDED: Final = "embedded:"
 _MEMORY: Final = "memory:"
 """Forgets whose it was, so that nothing can be tied to it."""
+_log: Final = get_logger("stores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         FolderInUse: if another process has one of the folders.
         FormatError: if a folder or file is not ours.
         Corruption: if stored bytes are damaged.
-        ConfigError: if the ledgers belong to the metadata of another cluster.
+        ConfigError: if the ledgers belong to the metadata of another cluster, or the credentials
+            for the metadata store are wrong.
     """
     metadata_url, ledgers_url = settings.metadata_url, settings.ledgers_url
     if metadata_url.startswith(_EMBEDDED) or ledgers_url.startswith(_EMBEDDED):
@@ -49,8 +53,12 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         held.callback(data.lock.release)
         metadata_url = await _located(runtime, metadata_url, "metadata", data, held)
         ledgers_url = await _located(runtime, ledgers_url, "ledgers", data, held)
+    credentials = load_credentials(settings.metadata_credentials, _warn)
     metadata = await open_metadata_store(
-        metadata_url, runtime, session_timeout_s=settings.metadata_session_timeout_s
+        metadata_url,
+        runtime,
+        session_timeout_s=settings.metadata_session_timeout_s,
+        credentials=credentials,
     )
     held.push_async_callback(metadata.close)
     if ledgers_url.startswith(_EMBEDDED) and metadata_url != _MEMORY:
@@ -59,6 +67,10 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
     ledgers = await open_ledgers(ledgers_url, runtime)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)
+
+
+def _warn(sentence: str) -> None:
+    _log.warning("credentials_open_to_others", problem=sentence)
 
 
 async def _located(

@@ -10,8 +10,9 @@ import asyncio
 import sys
 import time
 
+from anabranch.errors import OutcomeUnknown, Unreachable
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.locks import Locks
+from anabranch.metadata.locks import Lock, Locks
 from anabranch.runtime.real import real_runtime
 from anabranch.runtime.tasks import Tasks
 
@@ -32,13 +33,21 @@ async def hold(url: str, path: str, name: str, timeout_s: float) -> None:
     locks.start()
     while True:
         say("waits")
-        lock = await locks.acquire_when_free(path, name.encode())
+        lock = await _acquired(locks, path, name.encode())
         say("held", lock.token.index)
         while not lock.expired.done():
             if lock.held:
                 say("acts")
             await asyncio.sleep(ACT_EVERY_S)
         say("lost", lock.expired.result().replace(" ", "-"))
+
+
+async def _acquired(locks: Locks, path: str, value: bytes) -> Lock:
+    while True:
+        try:
+            return await locks.acquire_when_free(path, value)
+        except (Unreachable, OutcomeUnknown):
+            await asyncio.sleep(ACT_EVERY_S)
 
 
 def main() -> None:

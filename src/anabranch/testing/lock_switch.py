@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import NamedTuple
 
@@ -51,7 +51,8 @@ class Holder:
         trace: TracebackType | None,
     ) -> None:
         if self._process.returncode is None:
-            self.signal(signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may have ended by itself just now
+                self.signal(signal.SIGKILL)
             await self._process.wait()
 
     def signal(self, number: int) -> None:

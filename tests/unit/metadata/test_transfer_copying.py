@@ -92,7 +92,7 @@ async def test_version_map_is_whole_after_cuts(source: MetadataStore, tmp_path: 
     file = tmp_path / "map.tsv"
     options = CopyOptions(version_map=str(file), checkpoint=f"{tmp_path}/checkpoint", span_nodes=2)
     for cut_at in range(10):
-        broken = CutSource(source, cut_at)
+        broken = CutSource(source, cut_at, FORGETFUL, options)
         with pytest.raises(Interrupted):
             await Copy(real_runtime(), broken, target, "target:", FORGETFUL, options).run()
         assert not file.exists()

@@ -104,11 +104,7 @@ class OxiaClient:
                 turn += 1
                 refused = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
                 if (refused or error.code == "NOT_FOUND") and not opened.done():
-                    kind = ConfigError if refused else NotFound
-                    server, namespace = self._address
-                    opened.set_exception(
-                        kind(f"namespace {namespace!r} of Oxia at {server}: {error.detail}")
-                    )
+                    opened.set_exception(self._refusal(error, refused))
                     return
             except (ProtocolError, NotFound) as error:
                 if not opened.done():
@@ -118,6 +114,15 @@ class OxiaClient:
             finally:
                 replies.cancel()
             await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX / 4)
+
+    def _refusal(self, error: CallFailed, refused: bool) -> AnabranchError:
+        server, namespace = self._address
+        if not refused:
+            return NotFound(f"namespace {namespace!r} of Oxia at {server}: {error.detail}")
+        detail = error.detail
+        if self._security.token:
+            detail = detail.replace(self._security.token, "***")
+        return ConfigError(f"Oxia at {server} does not accept the credentials: {detail}")
 
     def _leaders(self) -> list[str]:
         assert self.shard_map is not None

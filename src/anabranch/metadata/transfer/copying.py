@@ -154,10 +154,16 @@ class Copy:
         empty = resumed is None and await is_empty(self._target, self._source.prefix)
         loses_acls = not self._keeping.access and not self._options.drop_acls
         occupiable = resumed is None and not empty and not self._options.overwrite
-        if self._source.may_be_damaged or occupiable or (loses_acls and self._source.may_have_acls):
-            found = await survey(
-                self._source, self._target if occupiable else None, self._on_progress
-            )
+        refuses_some = resumed is None and self._keeping.refuses_some
+        if (
+            self._source.may_be_damaged
+            or occupiable
+            or refuses_some
+            or (loses_acls and self._source.may_have_acls)
+        ):
+            looked_at = self._target if occupiable else None
+            found = await survey(self._source, looked_at, self._keeping, self._on_progress)
+            found.refuse_impossible()
             if loses_acls:
                 found.refuse_acls()
             found.refuse_conflicts()

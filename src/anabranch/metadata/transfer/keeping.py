@@ -3,12 +3,24 @@
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch import limits
+from anabranch.metadata.oxia import address as oxia_address
+from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import Record
+from anabranch.metadata.zookeeper import addresses as zookeeper_addresses
+from anabranch.metadata.zookeeper.addresses import Ensemble
+from anabranch.metadata.zookeeper.naming import is_hidden
+
+_OPERATION_BYTES: Final = 256
+"""What one write takes besides path, value and access rights, generously."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What of a record a kind of store holds after `restore`; paths and values always are."""
+    """What of a record a kind of store holds after `restore`.
+
+    Path and value are always held, or the record is refused as a whole: see `why_not`.
+    """
 
     native_version_max: int | None = None
     """Larger versions become others; None: all are kept."""
@@ -22,6 +34,18 @@ class Keeping:
     sequences_count_as_versions: bool = False
     """Whether an empty node's version rises to the number of sequential children it had."""
 
+    ensemble: Ensemble | None = None
+    """The servers of ZooKeeper, if it is one: they have limits that other stores have not."""
+
+    @property
+    def refuses_some(self) -> bool:
+        """Whether there are records that other stores hold and this one does not."""
+        return self.ensemble is not None
+
+    def why_not(self, record: Record) -> str | None:
+        """Why a store cannot hold a record at all; None if it can."""
+        return None if self.ensemble is None else _why_not_on_zookeeper(self.ensemble, record)
+
     def keeps_version(self, record: Record) -> bool:
         """Whether a node has its version still after `restore`."""
         if self.sequences_count_as_versions and not record.value:
@@ -30,14 +54,57 @@ class Keeping:
 
 
 EVERYTHING: Final = Keeping()
-_BY_SCHEME: Final = {
-    "zk": Keeping(native_version_max=1000, sequences=False, times=False, access=True),
-    "oxia": Keeping(
-        sequences=False, times=False, path_order=False, sequences_count_as_versions=True
-    ),
-}
+_OXIA: Final = Keeping(
+    sequences=False, times=False, path_order=False, sequences_count_as_versions=True
+)
 
 
 def keeping_of(url: str) -> Keeping:
-    """What the store with this URL holds."""
-    return _BY_SCHEME.get(url.partition(":")[0], EVERYTHING)
+    """What the store with this URL holds.
+
+    Raises:
+        ConfigError: if the URL is wrong.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == zookeeper_addresses.SCHEME:
+        return Keeping(
+            native_version_max=limits.ZOOKEEPER_RESTORED_VERSION_MAX,
+            sequences=False,
+            times=False,
+            access=True,
+            ensemble=zookeeper_addresses.parse_ensemble(url),
+        )
+    return _OXIA if scheme == oxia_address.SCHEME else EVERYTHING
+
+
+def _why_not_on_zookeeper(ensemble: Ensemble, record: Record) -> str | None:
+    path = record.path
+    if not path.isascii() and max(path) > "\uffff":
+        return "ZooKeeper takes no path with characters above U+FFFF"
+    if is_hidden(path, at_top=ensemble.chroot == ROOT):
+        return "the name is reserved in a store on ZooKeeper"
+    if record.next_sequence > limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX:
+        return (
+            f"its next sequence number {record.next_sequence} is above the "
+            f"{limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX} that can be restored to ZooKeeper"
+        )
+    needed = _request_bytes(ensemble, record)
+    if needed > ensemble.request_bytes_max:
+        return (
+            f"with path and all it needs a request of {needed} bytes, ZooKeeper takes "
+            f"{ensemble.request_bytes_max}: raise jute.maxbuffer there and in the URL"
+        )
+    return None
+
+
+def _request_bytes(ensemble: Ensemble, record: Record) -> int:
+    """The largest request that a record is written with."""
+    path_bytes = len(ensemble.chroot.encode()) + len(record.path.encode())
+    needed = len(record.value) + path_bytes + _OPERATION_BYTES
+    for right in record.access:
+        needed += 12 + len(right.scheme.encode()) + len(right.identity.encode())
+    if record.indexes:
+        # They are in a node whose name is the path with every byte escaped, at worst.
+        needed += 3 * path_bytes + _OPERATION_BYTES
+        needed += sum(8 + len(key.index.encode()) + len(key.key.encode()) for key in record.indexes)
+    return needed

@@ -9,6 +9,7 @@ from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore, Node, Record
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.runtime import Clock
@@ -54,6 +55,22 @@ class Survey:
     occupied: int = 0
     """Nodes that the target has something at the path of."""
     first_occupied: tuple[str, ...] = ()
+    impossible: int = 0
+    """Nodes that the target cannot hold at all."""
+    first_impossible: str = ""
+    """The path of one, and why."""
+
+    def refuse_impossible(self) -> None:
+        """Refuse to begin what cannot be brought to an end.
+
+        Raises:
+            InputError: if there are nodes that the target cannot hold.
+        """
+        if self.impossible:
+            raise InputError(
+                f"the target cannot hold {self.impossible} of these nodes; "
+                f"the first is {self.first_impossible}"
+            )
 
     def refuse_acls(self) -> None:
         """Refuse to lose access rights.
@@ -85,6 +102,7 @@ class Survey:
 async def survey(
     source: RecordSource,
     target: MetadataStore | None,
+    keeping: Keeping = EVERYTHING,
     on_progress: OnProgress = no_progress,
 ) -> Survey:
     """Read the source once; look at each of its paths in the target, if one is given."""
@@ -98,7 +116,10 @@ async def survey(
         if record.access:
             found.acls += 1
             found.first_with_acls = found.first_with_acls or record.path
-        if target is not None:
+        if (reason := keeping.why_not(record)) is not None:
+            found.impossible += 1
+            found.first_impossible = found.first_impossible or f"{record.path[:200]}: {reason}"
+        elif target is not None:
             paths.append(record.path)
             if len(paths) >= limits.METADATA_COPY_READS_MAX:
                 await _look_up(target, paths, found)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from anabranch.errors import InputError, ProtocolError
+from anabranch.errors import ConfigError, InputError, ProtocolError
 from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
@@ -15,6 +15,7 @@ from anabranch.metadata.zookeeper.link import Link
 from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Part, Refusal, ZStat
 from anabranch.metadata.zookeeper.requests import CREATOR_ACL, OPEN_ACL, Flag, Request, WatchMode
 from anabranch.runtime import Runtime
+from anabranch.runtime.network import Tls
 
 T = TypeVar("T")
 _FRAME_BYTES = 64
@@ -31,15 +32,18 @@ class ZooKeeperClient:
         session_timeout_s: float,
         *,
         identities: Sequence[tuple[str, bytes]] = (),
+        tls: Tls | None = None,
         on_changes: Callable[[list[Change]], None] = lambda changes: None,
         on_gap: Callable[[int], None] = lambda zxid: None,
     ) -> None:
         """Call `open` before anything else.
 
         Raises:
-            ConfigError: if the URL is wrong.
+            ConfigError: if the URL is wrong, or says of TLS what `tls` says, too.
         """
         ensemble = parse_ensemble(url)
+        if tls is not None and ensemble.tls is not None:
+            raise ConfigError("TLS is set up by the URL and by the credentials: leave one out")
         self.servers = ensemble.servers
         self.chroot = ensemble.chroot
         self.request_bytes_max = ensemble.request_bytes_max
@@ -51,7 +55,7 @@ class ZooKeeperClient:
             runtime,
             ensemble.servers,
             session_timeout_s,
-            tls=ensemble.tls,
+            tls=tls or ensemble.tls,
             identities=identities,
             on_changes=self._changed,
             on_gap=on_gap,

@@ -40,6 +40,7 @@ from anabranch.metadata.zookeeper.restoring import Restoring
 from anabranch.metadata.zookeeper.walking import Walk
 from anabranch.metadata.zookeeper.writing import Writer, meaning
 from anabranch.runtime import Runtime
+from anabranch.runtime.network import Tls
 
 
 class ZooKeeperStore:
@@ -53,6 +54,7 @@ class ZooKeeperStore:
         url: str,
         session_timeout_s: float,
         identities: Sequence[tuple[str, bytes]],
+        tls: Tls | None,
     ) -> None:
         """Use `open`."""
         self.client = ZooKeeperClient(
@@ -60,6 +62,7 @@ class ZooKeeperStore:
             url,
             session_timeout_s,
             identities=identities,
+            tls=tls,
             on_changes=self._changed,
             on_gap=self._missed,
         )
@@ -78,6 +81,7 @@ class ZooKeeperStore:
         *,
         session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
         identities: Sequence[tuple[str, bytes]] = (),
+        tls: Tls | None = None,
     ) -> "ZooKeeperStore":
         """Connect to a server of `zk:host:port,.../chroot`; make the chroot if it is missing.
 
@@ -87,12 +91,13 @@ class ZooKeeperStore:
             session_timeout_s: what to ask for; the servers have bounds of their own.
             identities: pairs such as ("digest", b"user:password") to act as; with "sasl" the
                 password is proven by DIGEST-MD5 and not sent.
+            tls: instead of the options in the URL.
 
         Raises:
             ConfigError: if the URL is wrong, or the credentials are.
             Unreachable: if no server answers.
         """
-        store = cls(runtime, url, session_timeout_s, identities)
+        store = cls(runtime, url, session_timeout_s, identities, tls)
         await store.client.open()
         try:
             await store.client.make_chroot()

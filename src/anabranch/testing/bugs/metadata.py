@@ -5,13 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.errors import AnabranchError, BadVersion, Fenced
+from anabranch.errors import AnabranchError, BadVersion, ConfigError, Fenced
 from anabranch.metadata.commands import Command
+from anabranch.metadata.credentials import Credentials
 from anabranch.metadata.embedded import EmbeddedBacking
 from anabranch.metadata.entries import Entry
 from anabranch.metadata.indexes import SecondaryIndexes
 from anabranch.metadata.local_handle import Answer
 from anabranch.metadata.operation_checks import check_operation
+from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.paths import parent_of
 from anabranch.metadata.state_machine import StateMachine
 from anabranch.metadata.store import (
@@ -30,6 +32,7 @@ from anabranch.metadata.store import (
 from anabranch.metadata.tree import Applied, Tree
 from anabranch.metadata.tree_view import Page
 from anabranch.metadata.watching import EventHistory
+from anabranch.runtime.channels import CallFailed
 from anabranch.testing.planted import original, planted
 
 
@@ -194,3 +197,16 @@ def restored_versions_begin_anew(self: Tree, record: Record, moment: Any) -> Out
         self, replace(record, native_version=0), moment
     )
     return outcome
+
+
+@planted("credentials_are_shown", target="anabranch.metadata.credentials:Credentials.__repr__")
+def credentials_are_shown(self: Credentials) -> str:
+    """Whoever prints credentials shows passwords and tokens."""
+    return f"Credentials({self.identities!r}, {self.oxia_token!r})"
+
+
+@planted("refusal_tells_the_token", target="anabranch.metadata.oxia.client:OxiaClient._refusal")
+def refusal_tells_the_token(self: OxiaClient, error: CallFailed, refused: bool) -> AnabranchError:
+    """What a server says of a token is shown with the token in it."""
+    del refused
+    return ConfigError(f"Oxia does not accept the credentials: {error.detail}")

@@ -46,6 +46,14 @@ def copy_looks_too_late(self: Survey) -> None:
 
 
 @planted(
+    "copy_asks_too_late_what_fits",
+    target="anabranch.metadata.transfer.survey:Survey.refuse_impossible",
+)
+def copy_asks_too_late_what_fits(self: Survey) -> None:
+    """A copy begins although the target cannot hold all of it."""
+
+
+@planted(
     "resume_trusts_the_checkpoint",
     target="anabranch.metadata.transfer.copying:Copy._check_same_source",
 )
