@@ -99,8 +99,8 @@ METADATA_WATCH_EVENTS_PER_TURN_MAX: Final = 256
 METADATA_IN_FLIGHT_BYTES_MAX: Final = 64 * MIB
 """Commands of the embedded store that are not durable yet; further writers wait."""
 METADATA_LOG_SEGMENT_BYTES: Final = 64 * MIB
-METADATA_SNAPSHOT_AFTER_BYTES: Final = 32 * MIB
-"""Log written since the last snapshot before the next one is due."""
+METADATA_SNAPSHOT_AFTER_BYTES: Final = 4 * MIB
+"""Log since the last snapshot before the next is due; so much is replayed at a start."""
 METADATA_FRAME_BYTES_MAX: Final = 16 * MIB
 METADATA_FRAME_BYTES_USUAL: Final = 1 * MIB
 """Requests and responses that were made together share frames of about this size."""
