@@ -107,12 +107,18 @@ class WorkloadSettings:
 class Progress:
     """How far a workload is."""
 
-    acknowledged: int
+    acknowledged_of: tuple[int, ...]
+    """Of each producer."""
     failed: int
     unknown: int
     delivered: int
     missing: int | None = None
     """While draining: acknowledged messages that have not arrived, over all subscriptions."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Of all producers together."""
+        return sum(self.acknowledged_of)
 
 
 def refuse_used(folder: Path) -> None:
@@ -254,7 +260,7 @@ class Workload:
             return sum(client.progress.get(name, 0) for client in clients)
 
         return Progress(
-            total(self._producers, "ok"),
+            tuple(client.progress.get("ok", 0) for client in self._producers),
             total(self._producers, "fail"),
             total(self._producers, "unknown"),
             total(self._consumers, "delivered"),
