@@ -126,7 +126,7 @@ def test_the_project_file_names_each_coordinate() -> None:
 
 
 def test_the_lock_file_of_this_checkout_is_sound() -> None:
-    assert sorted(pinned()) == ["oxia", "pulsar-jars", "pulsar-tools"]
+    assert sorted(pinned()) == ["kafka", "oxia", "pulsar-jars", "pulsar-tools"]
     assert all(len(artifact.sha256) == 64 for artifact in pinned().values())
 
 
