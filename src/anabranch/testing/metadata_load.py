@@ -4,19 +4,27 @@
 
 Each line of the file is a JSON document: `{"a": [path, number]}` for a number that was
 acknowledged, `{"q": path}` for a sequential node, `{"wrong": text}` for an answer that should not
-have come, `{"end": true}` after a clean stop, asked for with SIGTERM.
+have come, `{"lost": true}` when its session ended, `{"end": true}` after a clean stop, asked for
+with SIGTERM.
 """
 
 import asyncio
 import json
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from anabranch.errors import AnabranchError, BadVersion, OutcomeUnknown, Unreachable
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    OutcomeUnknown,
+    SessionExpired,
+    Unreachable,
+)
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import ABSENT, Expected, MetadataStore
+from anabranch.metadata.store import ABSENT, Expected, MetadataStore, SessionEvent
 from anabranch.runtime.real import real_runtime
 
 WRITERS: Final = 4
@@ -44,10 +52,36 @@ class Load:
 
     async def run(self) -> None:
         """Work until stopped."""
-        await self._store.put(f"/e/{self._name}", b"", ABSENT, ephemeral=True)
+        sessions = self._store.session_events()
+        await self._show_life()
+        showing = asyncio.create_task(self._show_life_in_every_session(sessions))
         await asyncio.gather(*(self._count(i) for i in range(WRITERS)), self._draw())
+        showing.cancel()
         await self._store.close()
         self.note(end=True)
+
+    async def _show_life_in_every_session(self, sessions: AsyncIterator[SessionEvent]) -> None:
+        async for event in sessions:
+            if event is SessionEvent.SESSION_LOST:
+                self.note(lost=True)
+            elif event is SessionEvent.SESSION_REESTABLISHED:
+                await self._show_life()
+
+    async def _show_life(self) -> None:
+        while True:
+            if await self._is_shown():
+                return
+            await asyncio.sleep(_REST_S)
+
+    async def _is_shown(self) -> bool:
+        path = f"/e/{self._name}"
+        try:
+            if (node := await self._store.get(path)) is None:
+                await self._store.put(path, b"", ABSENT, ephemeral=True)
+                return True
+        except (BadVersion, Unreachable, OutcomeUnknown, SessionExpired):
+            return False
+        return node.stat.created_by_self  # else of the session before, which is about to end
 
     async def _count(self, number: int) -> None:
         path = f"/w/{self._name}/{number}"
