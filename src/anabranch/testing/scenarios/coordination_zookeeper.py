@@ -27,6 +27,7 @@ WEIGHTS: Final = {
     "crash": 3.0,
     "cut_off": 2.0,
     "election": 1.0,
+    "island": 2.0,
     "one_way_partition": 1.0,
     "partition": 2.0,
     "pause": 3.0,
@@ -113,14 +114,37 @@ class EnsembleNemesis(Nemesis):
         )
 
     def _kinds(self) -> dict[str, Callable[[Process, float], None]]:
-        return {**super()._kinds(), "cut_off": self._cut_off, "election": self._election}
+        return {
+            **super()._kinds(),
+            "cut_off": self._cut_off,
+            "election": self._election,
+            "island": self._island,
+        }
+
+    def _follower(self) -> str | None:
+        leader = self._backend.quorum.leader
+        others = [name for name, server in self._backend.servers.items() if server is not leader]
+        return self._rng.choice(others) if others else None
 
     def _cut_off(self, target: Process, duration_s: float) -> None:
-        names = self._backend.names
-        server = self._backend.servers[self._rng.choice(names)]
-        if len(names) > 1 and server is not self._backend.quorum.leader:
+        name = self._follower()
+        if name is not None:
+            server = self._backend.servers[name]
             server.cut_off()
             self._later(duration_s, server.rejoin)
+
+    def _island(self, target: Process, duration_s: float) -> None:
+        """Some participants reach one server only, which does not reach its leader."""
+        name = self._follower()
+        if name is None:
+            return
+        inside = self._rng.sample(PARTICIPANTS, self._rng.randrange(1, len(PARTICIPANTS)))
+        outside = [other for other in self._backend.names if other != name]
+        partition = self._world.network.partition(inside, outside)
+        self._later(duration_s, partition.heal)
+        server = self._backend.servers[name]
+        server.cut_off()
+        self._later(duration_s, server.rejoin)
 
     def _election(self, target: Process, duration_s: float) -> None:
         self._backend.quorum.lose_leader()
@@ -134,6 +158,7 @@ class EnsembleNemesis(Nemesis):
         "fault crash",
         "fault cut_off",
         "fault election",
+        "fault island",
         "fault partition",
         "fault pause",
         "fault reset",

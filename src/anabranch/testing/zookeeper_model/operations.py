@@ -110,8 +110,8 @@ class SetWatches(NamedTuple):
     recursive: tuple[str, ...]
 
 
-class Ping(NamedTuple):
-    """Also everything else that has an answer without content."""
+class Identify(NamedTuple):
+    """Say who one is; here everybody is believed."""
 
 
 class Sync(NamedTuple):
@@ -120,7 +120,7 @@ class Sync(NamedTuple):
     path: str
 
 
-Asked = Operation | Read | MultiRead | SetWatches | Ping | Sync
+Asked = Operation | Read | MultiRead | SetWatches | Identify | Sync
 
 
 def read_hello(frame: bytes) -> Hello:
@@ -193,9 +193,9 @@ def _add_watch(reader: Reader) -> Read:
     return Read(Op.ADD_WATCH, path)
 
 
-def _identity(reader: Reader) -> Ping:
+def _identity(reader: Reader) -> Identify:
     reader.integer(), reader.text(), reader.buffer()
-    return Ping()
+    return Identify()
 
 
 _READERS: Final[dict[Op, Callable[[Reader], Asked]]] = {
@@ -216,7 +216,6 @@ _READERS: Final[dict[Op, Callable[[Reader], Asked]]] = {
     Op.GET_CHILDREN2: _read(Op.GET_CHILDREN2),
     Op.MULTI_READ: lambda reader: MultiRead(tuple(_parts(reader))),  # type: ignore[arg-type]
     Op.SYNC: lambda reader: Sync(reader.text()),
-    Op.PING: lambda reader: Ping(),
     Op.AUTH: _identity,
     Op.SET_WATCHES2: _set_watches,
     Op.ADD_WATCH: _add_watch,

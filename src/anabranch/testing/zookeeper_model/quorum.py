@@ -288,9 +288,10 @@ class Quorum:
         tick_ms = self.nature.tick_s * 1000
         return int(min(max(timeout_ms, _TICKS_MIN * tick_ms), _TICKS_MAX * tick_ms))
 
-    def touch(self, server: "ModelServer", session: int) -> None:
-        """A server has heard of a client."""
-        server.outbox.send(self._touch, session)
+    def touch(self, server: "ModelServer", sessions: list[int]) -> None:
+        """A server tells of which clients it has heard."""
+        for session in sessions:
+            server.outbox.send(self._touch, session)
 
     def _touch(self, session: int) -> None:
         known = self._sessions.get(session)

@@ -14,9 +14,9 @@ from anabranch.runtime.network import Connection, Listener, Network
 from anabranch.testing.zookeeper_model.operations import (
     Asked,
     CloseSession,
+    Identify,
     MultiRead,
     OpenSession,
-    Ping,
     Read,
     SetWatches,
     Sync,
@@ -34,7 +34,7 @@ from anabranch.testing.zookeeper_model.quorum import Entry, Pipe, Quorum
 from anabranch.testing.zookeeper_model.tree import Applied, Happened, Refused, Tree
 
 _LENGTH: Final = struct.Struct(">i")
-_READS: Final = (Read, MultiRead, SetWatches, Ping)
+_READS: Final = (Read, MultiRead, SetWatches, Identify)
 
 
 class Pending:
@@ -71,6 +71,8 @@ class ModelServer:
         self._context = context
         self._position = 0
         self._cuts = 0
+        self._heard: dict[int, None] = {}
+        """Sessions of which the leader was not told yet."""
 
     async def start(self, network: Network, host: str, port: int) -> Listener:
         """Listen, and take part."""
@@ -127,6 +129,23 @@ class ModelServer:
         asked.answer = reply(asked.xid, self.tree.zxid, 0, jute.text(asked.asked.path))
         asked.connection.drain()
         asked.connection.flush()
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def heard_of(self, session: int) -> None:
+        """A client is there. The leader is told when it asks, twice in each of its ticks."""
+        if self.quorum.nature.members == 1:
+            self.quorum.touch(self, [session])
+            return
+        if not self._heard:
+            world, tick_s = self.quorum.world, self.quorum.nature.tick_s
+            delay_s = world.rng.uniform(0.0, tick_s / 2)
+            world.loop.call_later(delay_s, self._tell_leader, context=self._context)
+        self._heard[session] = None
+
+    def _tell_leader(self) -> None:
+        self.quorum.touch(self, list(self._heard))
+        self._heard.clear()
 
     # --- faults -------------------------------------------------------------------------------
 
@@ -245,7 +264,7 @@ class ClientConnection:
 
     def _take(self, xid: int, asked: Asked) -> None:
         server = self.server
-        server.quorum.touch(server, self.session)
+        server.heard_of(self.session)
         pending = Pending(self, xid, asked)
         self._pending.append(pending)
         if isinstance(asked, Sync):
@@ -278,7 +297,7 @@ class ClientConnection:
         self.hang_up()
         return True
 
-    def _look_up(self, xid: int, asked: Read | MultiRead | SetWatches | Ping) -> bytes:
+    def _look_up(self, xid: int, asked: Read | MultiRead | SetWatches | Identify) -> bytes:
         zxid = self.server.tree.zxid
         try:
             match asked:
