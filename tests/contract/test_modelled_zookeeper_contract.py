@@ -24,7 +24,8 @@ from anabranch.testing.contracts.zookeeper_differences import (
     ZooKeeperCopies,
     ZooKeeperHostileInput,
 )
-from anabranch.testing.zookeeper_model.quorum import Nature, Quorum, Surroundings
+from anabranch.testing.model_surroundings import Surroundings
+from anabranch.testing.zookeeper_model.quorum import Nature, Quorum
 from anabranch.testing.zookeeper_model.server import ModelServer
 from anabranch.testing.zookeeper_sessions import end_session
 

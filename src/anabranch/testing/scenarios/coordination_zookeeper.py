@@ -11,15 +11,16 @@ from typing import Final
 
 from anabranch.errors import Unreachable
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.store import Fencing, MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.testing.coordination_story import PARTICIPANTS, Story, play
+from anabranch.testing.model_surroundings import Surroundings
 from anabranch.testing.simulation.loop import OWNER
 from anabranch.testing.simulation.nemesis import Nemesis
 from anabranch.testing.simulation.process import Incarnation, Process, SimulatedClock
 from anabranch.testing.simulation.scenario import scenario
 from anabranch.testing.simulation.world import World
-from anabranch.testing.zookeeper_model.quorum import Nature, Quorum, Surroundings
+from anabranch.testing.zookeeper_model.quorum import Nature, Quorum
 from anabranch.testing.zookeeper_model.server import ModelServer
 
 PORT: Final = 2181
@@ -41,6 +42,8 @@ _SERVERS_SHARE: Final = 2
 
 class ModelBackend:
     """An ensemble whose servers are processes."""
+
+    fencing = Fencing.SERVER
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -5,16 +5,14 @@ was decided stays. A server hears of decisions late, in their order, and its own
 leader late, too.
 """
 
-import asyncio
 import contextvars
-import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.metadata.zookeeper.replies import Code
-from anabranch.runtime import Clock
+from anabranch.testing.model_surroundings import Surroundings
 from anabranch.testing.zookeeper_model.operations import (
     CloseSession,
     OpenSession,
@@ -70,7 +68,7 @@ class _Session:
 class Pipe:
     """One direction between a server and the leader: late, in order, or held back."""
 
-    def __init__(self, world: "Surroundings", context: contextvars.Context, delay_s: float) -> None:
+    def __init__(self, world: Surroundings, context: contextvars.Context, delay_s: float) -> None:
         self._world = world
         self._context = context
         self._delay_s = delay_s
@@ -103,19 +101,6 @@ class Pipe:
         self.cut = False
         for _ in range(len(self._under_way)):
             self._arm()
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """Where a model lives."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    rng: random.Random
-    context: contextvars.Context = field(default_factory=contextvars.Context)
-    """Belongs to no server."""
-    reach: Callable[[str], object] = lambda mark: None
-    """Told what happens."""
 
 
 class Quorum:
@@ -164,7 +149,7 @@ class Quorum:
         self._term += 1
         if self.nature.election_s:
             delay_s = self.nature.election_s * self.world.rng.uniform(0.5, 1.5)
-            self._later(delay_s, self._elect, self._term)
+            self.world.later(delay_s, self._elect, self._term)
         else:
             self._elect(self._term)
 
@@ -177,9 +162,6 @@ class Quorum:
             self._touch(session)
         for server in self.servers:
             server.inbox.send(server.serve_from, len(self.log))
-
-    def _later(self, delay_s: float, then: Callable[..., object], *arguments: Any) -> None:
-        self.world.loop.call_later(delay_s, then, *arguments, context=self.world.context)
 
     # --- history ------------------------------------------------------------------------------
 
@@ -248,7 +230,7 @@ class Quorum:
         password = self.world.rng.randbytes(16)
         self._sessions[number] = _Session(password, timeout_ms / 1000, server)
         self._touch(number)
-        self._later(timeout_ms / 1000, self._look, number)
+        self.world.later(timeout_ms / 1000, self._look, number)
         connection.offered = timeout_ms, password
         self._decide(number, OpenSession(timeout_ms), connection)
 
@@ -308,4 +290,4 @@ class Quorum:
             del self._sessions[session]
             self._decide(session, CloseSession(), None)
         else:
-            self._later(left_s if left_s > 0 else self.nature.tick_s, self._look, session)
+            self.world.later(left_s if left_s > 0 else self.nature.tick_s, self._look, session)
