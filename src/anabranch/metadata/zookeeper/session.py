@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.replies import Welcome
 
-_ASK_SHARE: Final = 1 / 24
+_ASK_SHARE: Final = 1 / 28
+"""A little less than the pause between two calls of `duties`."""
 _ANSWER_SHARE: Final = 1 / 6
 _HANDED_ON_SHARE: Final = 1 / 4
 """The leader asks twice in a tick, and grants no session of less than two ticks."""

@@ -113,7 +113,9 @@ class ModelCall:
     async def __anext__(self) -> bytes:
         """The next message."""
         if self._first is not None and self._wire is None:
-            self.begin(await self._channel.connected(), self._first)
+            wire = await self._channel.connected()
+            if not self._cancelled:
+                self.begin(wire, self._first)
         while not self._messages:
             if self._cancelled:
                 raise asyncio.CancelledError  # as gRPC does
