@@ -21,7 +21,7 @@ class Runtime:
     network: Network
     disk: Disk
     channels: Channels | None = None
-    """None where no server that speaks gRPC can be reached, as in the simulation."""
+    """None where no server that speaks gRPC can be reached, as for most of the simulation."""
 
 
 __all__ = ["Channels", "Clock", "Disk", "Entropy", "Network", "Runtime"]

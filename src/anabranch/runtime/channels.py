@@ -1,7 +1,7 @@
 """The door to servers that speak gRPC: opaque messages over named methods.
 
-Such a server brings its own transport, so it does not go through `network` and cannot be simulated
-at this level: in the simulation another store stands in its place.
+gRPC brings its own transport, so it does not go through `network`. In the simulation calls do, in
+frames of its own: the server there is a model.
 """
 
 from collections.abc import AsyncIterator, Sequence

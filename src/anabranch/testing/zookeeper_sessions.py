@@ -26,9 +26,6 @@ class _Nobody:
     def rearmed(self, zxid: int) -> None:
         """See `Listener`."""
 
-    def pinged(self) -> None:
-        """See `Listener`."""
-
     def writable_again(self) -> None:
         """See `Listener`."""
 

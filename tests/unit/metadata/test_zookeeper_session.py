@@ -36,27 +36,64 @@ def test_a_lost_session_is_not_asked_for_again() -> None:
     assert session.valid_until_s == -math.inf
 
 
-def test_lease_counts_from_when_the_ping_was_sent() -> None:
+def ask(session: Session, sent_s: float, answered_s: float) -> None:
+    assert session.duties(sent_s, connected=True) == [Duty.ASK]
+    session.answered(answered_s)
+
+
+def test_leader_is_asked_again_as_soon_as_it_has_answered() -> None:
     session = begun(100.0)
+    assert session.duties(100.4, connected=True) == []
+    assert session.duties(100.5, connected=True) == [Duty.ASK]
+    assert session.duties(101.0, connected=True) == []
+    session.answered(101.1)
+    assert session.duties(101.1, connected=True) == [Duty.ASK]
+
+
+def test_lease_counts_from_a_question_that_the_leader_must_have_heard_of() -> None:
+    """Its server is asked for news within 3 s of its answer, replies, and that was received."""
+    session = begun(100.0)
+    ask(session, 101.0, 101.5)
+    ask(session, 104.4, 104.5)
+    ask(session, 105.0, 105.1)
+    assert session.valid_until_s == 112.0, "the leader may not have asked between 101.5 and 104.4"
+    ask(session, 106.0, 106.1)
+    assert session.valid_until_s == 113.0, "105.0 was answered behind its asking, 106.0 behind that"
+
+
+def test_answers_that_follow_at_once_renew_nothing() -> None:
+    """A server that has lost its leader's ear may have answered all of them before."""
+    session = begun(100.0)
+    for number in range(6):
+        ask(session, 101.0 + number / 2, 101.1 + number / 2)
     assert session.valid_until_s == 112.0
-    assert session.duties(103.9, connected=True) == []
-    assert session.duties(104.0, connected=True) == [Duty.PING]
-    assert session.valid_until_s == 112.0, "not before it is answered"
-    session.ping_answered()
-    assert session.valid_until_s == 116.0
+    ask(session, 104.1, 104.2)
+    ask(session, 104.6, 104.7)
+    assert session.valid_until_s == 113.0
+
+
+def test_what_another_server_answered_renews_nothing() -> None:
+    session = begun(100.0)
+    ask(session, 101.0, 101.1)
+    session.disconnected()
+    ask(session, 105.0, 105.1)
+    ask(session, 106.0, 106.1)
+    assert session.valid_until_s == 112.0
 
 
 def test_answer_of_an_earlier_connection_renews_nothing() -> None:
     session = begun(100.0)
-    assert session.duties(104.0, connected=True) == [Duty.PING]
+    ask(session, 101.0, 101.1)
+    ask(session, 105.0, 105.1)
+    assert session.duties(106.0, connected=True) == [Duty.ASK]
     session.disconnected()
-    session.ping_answered()
+    session.answered(106.1)
     assert session.valid_until_s == 112.0
 
 
 def test_silent_connection_is_given_up_when_it_was_found_silent_twice() -> None:
     session = begun(100.0)
-    assert session.duties(104.0, connected=True) == [Duty.PING]
+    assert session.duties(104.0, connected=True) == [Duty.ASK]
     assert session.duties(105.0, connected=True) == []
     assert session.duties(106.0, connected=True) == []
     assert session.duties(106.5, connected=True) == [Duty.HANG_UP]

@@ -66,6 +66,14 @@ def parent_of_sequence_key(key: str) -> str | None:
     return key[len(_SEQUENCE) :] if key.startswith(_SEQUENCE) else None
 
 
+# --- sessions ---------------------------------------------------------------------------------
+
+
+def pulse_key(session: int) -> str:
+    """What a session writes to on every shard to show that it lives."""
+    return f"anabranch-pulse:{session}"
+
+
 # --- secondary indexes ------------------------------------------------------------------------
 # A slash in a key would put the entry on another level. "." and "/" are neighbours in the order of
 # characters, so "/" can be written as "." and something, without changing any order.

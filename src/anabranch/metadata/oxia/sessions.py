@@ -1,7 +1,8 @@
 """One session over all shards: kept alive on each, over as soon as it is over on any.
 
 The number of a session stands in the identity that every ephemeral record carries, so that any
-client can tell whose a record is.
+client can tell whose a record is. A renewal counts once something could be written after it: a
+server that was replaced without its knowledge goes on answering, but cannot write.
 """
 
 import asyncio
@@ -11,16 +12,17 @@ from contextlib import suppress
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.errors import ConfigError, Unreachable
+from anabranch.errors import ConfigError, ProtocolError, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.entries import NOBODY
-from anabranch.metadata.oxia.requests import SERVICE
+from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.requests import SERVICE, parse
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.metadata.served.lease import Lease
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import SessionEvent
 from anabranch.runtime import Runtime
-from anabranch.runtime.channels import CallFailed
+from anabranch.runtime.channels import CallFailed, Channel
 from anabranch.runtime.tasks import Tasks
 
 _IDENTITY: Final = "anabranch-"
@@ -179,12 +181,15 @@ class SessionKeeper:
     async def _renew(self, link: ShardLink) -> bool:
         """Whether the shard still knows the session; `CallFailed` if it does not answer."""
         sent_s = self._runtime.clock.monotonic_s()
-        request = pb.SessionRequest(shard=link.number, session_id=self._ids[link.number])
         timeout_s = max(0.05, min(self.lease.timeout_s / 6, self.lease.lost_at_s - sent_s))
+        session_id, channel = self._ids[link.number], link.channel
+        request = pb.SessionRequest(shard=link.number, session_id=session_id)
         try:
-            await link.channel.ask(
+            await channel.ask(
                 f"{SERVICE}KeepAlive", request.SerializeToString(), timeout_s=timeout_s
             )
+            if not await self._pulse(link.number, session_id, channel, timeout_s):
+                return False
         except CallFailed as error:
             # A server that has just begun says the same of the whole shard.
             if error.code == "NOT_FOUND" and "session" in error.detail:
@@ -192,6 +197,26 @@ class SessionKeeper:
             raise
         self.lease.renewed(link.number, sent_s)
         return True
+
+    async def _pulse(self, shard: int, session_id: int, channel: Channel, timeout_s: float) -> bool:
+        """Write under the session by the same server: it cannot if another leads the shard now.
+
+        Such a server answers all else as before, and the one that leads knows nothing of that.
+        """
+        put = pb.PutRequest(
+            key=keys.pulse_key(self.number), session_id=session_id, client_identity=self.identity
+        )
+        request = pb.WriteRequest(shard=shard, puts=[put])
+        data = await channel.ask(
+            f"{SERVICE}Write", request.SerializeToString(), timeout_s=timeout_s
+        )
+        try:
+            answers = parse(pb.WriteResponse, data).puts
+        except ProtocolError as error:
+            raise CallFailed("INTERNAL", str(error)) from None
+        if not answers:
+            raise CallFailed("INTERNAL", "a write was answered with nothing")
+        return answers[0].status == pb.OK
 
     async def _keep(self) -> None:
         while True:

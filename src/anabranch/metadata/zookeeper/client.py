@@ -7,7 +7,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from anabranch.errors import ConfigError, InputError, ProtocolError
+from anabranch import limits
+from anabranch.errors import (
+    ConfigError,
+    InputError,
+    OutcomeUnknown,
+    ProtocolError,
+    Unreachable,
+)
 from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
@@ -70,11 +77,19 @@ class ZooKeeperClient:
         if self.chroot == ROOT:
             return
         for full in (*ancestors_of(self.chroot), self.chroot):
+            await self._make_if_missing(full)
+
+    async def _make_if_missing(self, full: str) -> None:
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             try:
                 await self.link.call(requests.create(full, b""))
+            except OutcomeUnknown:
+                continue  # whether it was made then or now makes no difference
             except Refusal as refusal:
                 if refusal.code != Code.NODE_EXISTS:
                     raise
+            return
+        raise Unreachable("ZooKeeper takes connections, but ends them before it answers")
 
     async def close(self) -> None:
         """See `Link.close`."""

@@ -37,13 +37,17 @@ _log: Final = get_logger("zookeeper")
 class Call:
     """One request whose answer somebody waits for."""
 
-    __slots__ = ("answer", "made_s", "request", "sent", "session", "zxid")
+    __slots__ = ("answer", "made_s", "once", "request", "sent", "session", "zxid")
 
-    def __init__(self, request: Request[Any], made_s: float, session: int | None) -> None:
+    def __init__(
+        self, request: Request[Any], made_s: float, session: int | None, *, once: bool = False
+    ) -> None:
         self.request = request
         self.made_s = made_s
         self.session = session
         """Makes sense only within this session; None if within any."""
+        self.once = once
+        """Makes sense only on the connection that it was made for."""
         self.sent = False
         self.zxid = 0
         """The point of history at which the server answered."""
@@ -75,9 +79,6 @@ class Listener(Protocol):
 
     def rearmed(self, zxid: int) -> None:
         """The watches of an earlier connection are in place again as of this point."""
-
-    def pinged(self) -> None:
-        """A ping was answered."""
 
     def writable_again(self) -> None:
         """More may be sent."""
@@ -169,9 +170,7 @@ class ServerConnection:
         if changes:
             self._listener.changed(changes[:])
             changes.clear()
-        if header.xid == requests.PING_XID:
-            self._listener.pinged()
-        elif header.xid == requests.AUTH_XID:
+        if header.xid == requests.AUTH_XID:
             self._identified(header.error)
         elif header.xid == requests.SET_WATCHES_XID:
             self._listener.rearmed(header.zxid)
@@ -229,10 +228,6 @@ class ServerConnection:
             self._send_special(requests.AUTH_XID, Op.AUTH, requests.auth(scheme, credentials))
         if not identities:
             self.authenticated.set_result(None)
-
-    def ping(self) -> None:
-        """Renew the session."""
-        self._send_special(requests.PING_XID, Op.PING, b"")
 
     def rearm(self, zxid_seen: int, persistent: Sequence[str], recursive: Sequence[str]) -> None:
         """Put watches of an earlier connection on this one."""

@@ -16,6 +16,7 @@ from anabranch.errors import (
     SessionExpired,
     Unreachable,
 )
+from anabranch.metadata.paths import ROOT
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import SessionEvent
 from anabranch.metadata.zookeeper import requests
@@ -189,10 +190,6 @@ class Link:
             self._on_gap(zxid)
         self.answered(zxid)
 
-    def pinged(self) -> None:
-        """See `Listener.pinged`."""
-        self.session.ping_answered()
-
     def writable_again(self) -> None:
         """See `Listener.writable_again`."""
         self._schedule_flush()
@@ -304,6 +301,8 @@ class Link:
         self.session.disconnected()
         again: list[Call] = []
         for call in connection.take_unanswered():
+            if call.once:
+                continue
             if call.request.writes or call.request.code == requests.Op.CLOSE:
                 call.lose("the connection to ZooKeeper was lost")
             else:
@@ -328,11 +327,21 @@ class Link:
             self._session_lost("ZooKeeper was not heard of in time")
         elif self._connection is None:
             return
-        elif duty is Duty.PING:
-            self._connection.ping()
+        elif duty is Duty.ASK:
+            self._ask_leader(self._connection)
         else:
             _log.warning("zookeeper_silent")
             self._connection.abort()
+
+    def _ask_leader(self, connection: ServerConnection) -> None:
+        question = Call(requests.sync(ROOT), self._runtime.clock.monotonic_s(), None, once=True)
+        connection.send([question])
+
+        def answered(answer: asyncio.Future[Any]) -> None:
+            if self._connection is connection and answer.exception() is None:
+                self.session.answered(self._runtime.clock.monotonic_s())
+
+        question.answer.add_done_callback(answered)
 
     def _session_lost(self, why: str) -> None:
         self.session.given_up()

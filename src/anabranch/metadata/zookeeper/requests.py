@@ -16,7 +16,6 @@ _READ_PART: Final = struct.Struct(">ibii")
 _PARTS_END: Final = _PART.pack(-1, 1, -1)
 ANY_VERSION: Final = -1
 WATCH_XID: Final = -1
-PING_XID: Final = -2
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
 EVERYTHING: Final = 31
@@ -37,7 +36,6 @@ class Op(IntEnum):
     SET_ACL = 7
     GET_CHILDREN = 8
     SYNC = 9
-    PING = 11
     GET_CHILDREN2 = 12
     CHECK = 13
     MULTI = 14

@@ -1,17 +1,26 @@
 """What a client may believe of its ZooKeeper session, and what it has to do for it. Pure.
 
-Time is handed in. The session's time is counted from when a ping was *sent*, once it was answered:
-the server heard it later than that, so that the server's own count ends later than the client's.
+Time is handed in. The leader of the servers ends sessions, but a client talks to any of them, which
+tells the leader of whom it has heard when the leader asks, twice in each tick, and which goes on
+answering for a while when it has lost its leader. So an answered ping proves nothing. What is sent
+instead is a question (`sync`) that the leader answers, by the one server, in the order of all that
+they say to each other. After the leader must have asked, one such answer shows that the server was
+asked, and the next that its reply was heard: then the session's time is counted from when the
+question before all that was *sent*.
 """
 
+from collections import deque
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.replies import Welcome
 
-_PING_SHARE: Final = 1 / 3
+_ASK_SHARE: Final = 1 / 28
+"""A little less than the pause between two calls of `duties`."""
 _ANSWER_SHARE: Final = 1 / 6
+_HANDED_ON_SHARE: Final = 1 / 4
+"""The leader asks twice in a tick, and grants no session of less than two ticks."""
 _LOST_SHARE: Final = 5 / 6
 NOBODY: Final = 0
 
@@ -27,9 +36,16 @@ class Begun(Enum):
 class Duty(Enum):
     """What is to be done now."""
 
-    PING = "renew the session"
+    ASK = "let the leader show that it hears of the session"
     HANG_UP = "the connection is dead: end it"
-    GIVE_UP = "the server may end the session soon: count it as lost"
+    GIVE_UP = "the leader may end the session soon: count it as lost"
+
+
+class _Answered(NamedTuple):
+    """A question to the leader that was answered."""
+
+    sent_s: float
+    answered_s: float
 
 
 class Session:
@@ -45,9 +61,11 @@ class Session:
         """A server that knows less than this is not to be talked to."""
         self._wanted_timeout_s = timeout_s
         self._renewed_s = float("-inf")
-        self._pinged_s = float("-inf")
+        self._asked_s = float("-inf")
         self._unanswered = False
         self._overdue = False
+        self._answered: deque[_Answered] = deque()
+        """By this server, oldest first; the leader may not have heard of us since."""
 
     def hello(self) -> bytes:
         """The request for a session, or to go on with the present one."""
@@ -57,26 +75,33 @@ class Session:
         return requests.hello(self.zxid_seen, timeout_ms, NOBODY, b"")
 
     def welcomed(self, asked_for: int, welcome: Welcome, sent_s: float) -> Begun:
-        """The server has answered a hello, sent at that time in the name of that session."""
+        """The leader has answered a hello, sent at that time in the name of that session."""
         if welcome.session == NOBODY or welcome.timeout_ms <= 0:
             self.alive = False
             return Begun.EXPIRED
         self.number, self.password = welcome.session, welcome.password
         self.timeout_s = welcome.timeout_ms / 1000
         self.alive = True
-        self._renewed_s = self._pinged_s = sent_s
-        self._unanswered = self._overdue = False
+        self._renewed_s = self._asked_s = sent_s
+        self.disconnected()
         return Begun.RESUMED if asked_for == welcome.session else Begun.NEW
 
     def disconnected(self) -> None:
-        """Nobody answers the last ping any more."""
+        """Nobody answers the last question any more, or tells the leader of us."""
         self._unanswered = self._overdue = False
+        self._answered.clear()
 
-    def ping_answered(self) -> None:
-        """The last ping came back."""
-        if self._unanswered:
-            self._unanswered = self._overdue = False
-            self._renewed_s = max(self._renewed_s, self._pinged_s)
+    def answered(self, now_s: float) -> None:
+        """The leader's answer to the last question is here."""
+        if not self._unanswered:
+            return
+        self._unanswered = self._overdue = False
+        if self._answered:
+            asked_between_s = self._answered[-1].sent_s
+            handed_on_s = self.timeout_s * _HANDED_ON_SHARE
+            while self._answered and self._answered[0].answered_s + handed_on_s <= asked_between_s:
+                self._renewed_s = max(self._renewed_s, self._answered.popleft().sent_s)
+        self._answered.append(_Answered(self._asked_s, now_s))
 
     def given_up(self) -> None:
         """The session counts as lost."""
@@ -84,22 +109,22 @@ class Session:
         self.disconnected()
 
     def duties(self, now_s: float, *, connected: bool) -> list[Duty]:
-        """What has to be done at this moment; a ping asked for here counts as sent."""
+        """What has to be done at this moment; a question called for here counts as sent."""
         found: list[Duty] = []
         if connected and self._unanswered:
-            overdue = now_s - self._pinged_s >= self.timeout_s * _ANSWER_SHARE
+            overdue = now_s - self._asked_s >= self.timeout_s * _ANSWER_SHARE
             # Looked at twice: the answer may be here, behind what has kept this process busy.
             if overdue and self._overdue:
                 found.append(Duty.HANG_UP)
             self._overdue = overdue
-        elif connected and now_s - self._pinged_s >= self.timeout_s * _PING_SHARE:
-            self._pinged_s, self._unanswered = now_s, True
-            found.append(Duty.PING)
+        elif connected and now_s - self._asked_s >= self.timeout_s * _ASK_SHARE:
+            self._asked_s, self._unanswered = now_s, True
+            found.append(Duty.ASK)
         if self.alive and now_s >= self._renewed_s + self.timeout_s * _LOST_SHARE:
             found.append(Duty.GIVE_UP)
         return found
 
     @property
     def valid_until_s(self) -> float:
-        """Before this the server cannot have ended the session."""
+        """Before this the leader cannot have ended the session."""
         return self._renewed_s + self.timeout_s if self.alive else float("-inf")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, cast
 
-from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.store import Fencing, MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.testing.coordination_story import PARTICIPANTS, TABLES, Story, play
 from anabranch.testing.simulation.metadata_service import MetadataService
@@ -24,6 +24,8 @@ WEIGHTS: Final = {
 
 class SimulatedBackend:
     """The simulated metadata service."""
+
+    fencing = Fencing.SERVER
 
     def __init__(self, world: World) -> None:
         rng = world.rng("coordination")

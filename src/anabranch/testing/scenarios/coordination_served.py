@@ -7,7 +7,7 @@ from anabranch.errors import AnabranchError, Unreachable
 from anabranch.metadata.embedded import EmbeddedStore
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.served.server import MetadataServer
-from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.store import Fencing, MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.testing.coordination_story import PARTICIPANTS, Story, play
 from anabranch.testing.simulation.nemesis import DEFAULT_WEIGHTS, Nemesis
@@ -22,6 +22,8 @@ _STORE_SHARE: Final = 2
 
 class ServedBackend:
     """A server with an embedded store, in a process of its own."""
+
+    fencing = Fencing.SERVER
 
     def __init__(self, world: World, story: Story) -> None:
         self._world = world

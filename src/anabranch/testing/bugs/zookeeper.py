@@ -1,0 +1,104 @@
+"""Planted bugs of the client for ZooKeeper, `anabranch.metadata.zookeeper`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.metadata.store import Guard, Version
+from anabranch.metadata.zookeeper.connection import ServerConnection
+from anabranch.metadata.zookeeper.link import Link
+from anabranch.metadata.zookeeper.replies import ZStat
+from anabranch.metadata.zookeeper.requests import Request
+from anabranch.metadata.zookeeper.session import Session
+from anabranch.metadata.zookeeper.writing import Writer
+from anabranch.testing.planted import original, planted
+
+
+@planted("zk_any_answer_renews", target="anabranch.metadata.zookeeper.session:Session.answered")
+def zk_any_answer_renews(self: Session, now_s: float) -> None:
+    """An answer of a server counts at once, whatever the leader has heard of."""
+    if self._unanswered:
+        self._renewed_s = max(self._renewed_s, self._asked_s)
+    original("zk_any_answer_renews")(self, now_s)
+
+
+@planted("zk_question_renews", target="anabranch.metadata.zookeeper.session:Session.duties")
+def zk_question_renews(self: Session, now_s: float, *, connected: bool) -> Any:
+    """What was sent counts as heard."""
+    found = original("zk_question_renews")(self, now_s, connected=connected)
+    if self._unanswered:
+        self._renewed_s = max(self._renewed_s, self._asked_s)
+    return found
+
+
+@planted("zk_guard_is_only_read", target="anabranch.metadata.zookeeper.writing:Writer._send")
+async def zk_guard_is_only_read(
+    self: Writer,
+    request: Request[Any],
+    _guard: Guard | None,
+    _session: int | None,
+    beside: tuple[Request[object], ...] = (),
+) -> Any:
+    """A guard is compared before the write, and not again in the same moment."""
+    return await original("zk_guard_is_only_read")(self, request, None, None, beside)
+
+
+@planted("zk_life_is_not_compared", target="anabranch.metadata.zookeeper.writing:Writer._stat_if")
+async def zk_life_is_not_compared(
+    self: Writer, path: str, version: Version
+) -> tuple[ZStat | None, bool]:
+    """A version is compared by its number, which begins anew in each life of a node."""
+    stat = await self._stat(path)
+    return stat, stat is not None and stat.version == version.native
+
+
+@planted(
+    "zk_watches_are_not_put_back",
+    target="anabranch.metadata.zookeeper.connection:ServerConnection.rearm",
+)
+def zk_watches_are_not_put_back(
+    self: ServerConnection, zxid_seen: int, persistent: Sequence[str], recursive: Sequence[str]
+) -> None:
+    """Watches are left behind with the connection that they were made on."""
+    del self, zxid_seen, persistent, recursive
+
+
+@planted("zk_lost_writes_are_repeated", target="anabranch.metadata.zookeeper.link:Link._detached")
+def zk_lost_writes_are_repeated(self: Link, connection: ServerConnection) -> None:
+    """A write whose answer was lost is sent again, as if it had not been carried out."""
+    if self._connection is connection:
+        lost = connection.take_unanswered()
+        original("zk_lost_writes_are_repeated")(self, connection)
+        self._queue.extendleft(call for call in reversed(lost) if not call.once)
+
+
+@planted("zk_next_session_inherits", target="anabranch.metadata.zookeeper.link:Link._flush")
+def zk_next_session_inherits(self: Link) -> None:
+    """A write that was made for one session is sent in the next."""
+    for call in self._queue:
+        call.session = None
+    original("zk_next_session_inherits")(self)
+
+
+@planted(
+    "zk_session_loss_is_kept_quiet", target="anabranch.metadata.zookeeper.link:Link._session_lost"
+)
+def zk_session_loss_is_kept_quiet(self: Link, why: str) -> None:
+    """Nobody is told that the session is over."""
+    opened, self._closing = self._closing, True
+    try:
+        original("zk_session_loss_is_kept_quiet")(self, why)
+    finally:
+        self._closing = opened
+
+
+@planted(
+    "zk_answers_go_to_the_newest",
+    target="anabranch.metadata.zookeeper.connection:ServerConnection.send",
+)
+def zk_answers_go_to_the_newest(self: ServerConnection, calls: Any) -> None:
+    """Of two requests that are under way, each gets the answer to the other."""
+    original("zk_answers_go_to_the_newest")(self, calls)
+    if len(self._sent) > 1:
+        (first, one), (second, two) = self._sent[-2], self._sent[-1]
+        if one.request.read is two.request.read:
+            self._sent[-2], self._sent[-1] = (first, two), (second, one)

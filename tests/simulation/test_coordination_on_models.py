@@ -1,0 +1,50 @@
+"""Locks, elections and counters with the clients for ZooKeeper and Oxia on models of their servers.
+
+Their sets of seeds are played with all the others, in `test_scenario_seeds.py`.
+"""
+
+import pytest
+
+from anabranch.testing.planted_run import Seeds
+from anabranch.testing.scenarios.coordination_oxia import coordination_oxia
+from anabranch.testing.scenarios.coordination_zookeeper import coordination_zookeeper
+from anabranch.testing.simulation.scenario import Scenario, load_scenarios, run_seed
+
+SCENARIOS = {played.main: played for played in load_scenarios().values()}
+ZOOKEEPER, OXIA = SCENARIOS[coordination_zookeeper], SCENARIOS[coordination_oxia]
+CLIENT_OPERATIONS_MIN = 2000
+SEEDS = 3
+
+
+def check(played: Scenario, seed: int) -> None:
+    outcome = run_seed(played, seed)
+    assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
+    assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_any_answer_renews")
+@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_question_renews")
+@pytest.mark.goal("core.M10", part="zookeeper", broken_by="held_ignores_lease")
+@pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_watches_are_not_put_back")
+@pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_lost_writes_are_repeated")
+@pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_answers_go_to_the_newest")
+def test_nobody_acts_for_somebody_else_on_zookeeper(seeds: Seeds) -> None:
+    for seed in seeds(SEEDS):
+        check(ZOOKEEPER, seed)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_any_server_renews")
+@pytest.mark.goal("core.M10", part="oxia", broken_by="held_ignores_lease")
+@pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_creates_over_others")
+@pytest.mark.goal("core.M3", part="oxia", broken_by="oxia_owner_is_not_kept")
+@pytest.mark.goal("core.M2", part="oxia", broken_by="oxia_lost_writes_are_repeated")
+def test_nobody_acts_for_somebody_else_on_oxia(seeds: Seeds) -> None:
+    for seed in seeds(SEEDS):
+        check(OXIA, seed)
+
+
+@pytest.mark.parametrize("played", [ZOOKEEPER, OXIA], ids=["zookeeper", "oxia"])
+def test_the_same_seed_tells_the_same_story_twice(played: Scenario) -> None:
+    assert run_seed(played, 3).digest == run_seed(played, 3).digest
