@@ -142,7 +142,9 @@ async def expected_from(store: "MetadataStore", path: str, text: str | None) -> 
     if text == "absent":
         return ABSENT
     parts = text.split(".")
-    if len(parts) not in (1, 3) or not all(part.isascii() and part.isdigit() for part in parts):
+    if len(parts) not in (1, 3) or not all(
+        part.isascii() and part.isdigit() and len(part) < 20 for part in parts
+    ):
         raise ConfigError(
             f"--expected-version {text!r} is not 'absent', a number, or a version such as 0.3.17"
         )

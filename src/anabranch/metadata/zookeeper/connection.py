@@ -117,7 +117,7 @@ class ServerConnection:
         except AnabranchError as error:
             _log.warning("zookeeper_broke_rules", reason=str(error))
             self._fail_first(error)
-            self.abort()
+            self.abort(error)
         if changes:
             self._listener.changed(changes)
 
@@ -263,11 +263,11 @@ class ServerConnection:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def abort(self) -> None:
+    def abort(self, reason: AnabranchError | None = None) -> None:
         """End the connection at once."""
         if self._connection is not None:
             self._connection.abort()
-        self._end()
+        self._end(reason)
 
     def take_unanswered(self) -> list[Call]:
         """The requests that this connection will not answer any more, in order."""
@@ -275,10 +275,10 @@ class ServerConnection:
         self._sent.clear()
         return found
 
-    def _end(self) -> None:
+    def _end(self, reason: AnabranchError | None = None) -> None:
         for waiting in (self.welcome, self.authenticated):
             if not waiting.done():
-                waiting.set_exception(Unreachable("the connection was lost"))
+                waiting.set_exception(reason or Unreachable("the connection was lost"))
                 waiting.exception()
         if not self.lost.done():
             self.lost.set_result(None)
