@@ -47,6 +47,10 @@ class GrpcReplies:
                 yield message
         except grpc.aio.AioRpcError as error:
             raise _failed(error) from None
+        except asyncio.CancelledError:
+            if self._ended_here():
+                raise CallFailed("CANCELLED", "the call was ended here") from None
+            raise
         finally:
             self._call.cancel()
 
@@ -60,6 +64,15 @@ class GrpcReplies:
             raise _failed(error) from None
         except asyncio.InvalidStateError:
             raise CallFailed("UNAVAILABLE", "the call has ended") from None
+        except asyncio.CancelledError:
+            if self._ended_here():
+                raise CallFailed("CANCELLED", "the call was ended here") from None
+            raise
+
+    def _ended_here(self) -> bool:
+        """`cancel` makes the library raise what else only the end of the task itself does."""
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling() and bool(self._call.cancelled())
 
     def cancel(self) -> None:
         """See `Replies.cancel`."""

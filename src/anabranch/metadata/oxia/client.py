@@ -37,6 +37,7 @@ class OxiaClient:
         self._open_channels: dict[str, Channel] = {}
         self._loop = asyncio.get_running_loop()
         self.tasks = Tasks(self._task_failed)
+        self._last_error = "no answer"
         self.shard_map: ShardMap | None = None
         self.links: tuple[ShardLink, ...] = ()
         """To every shard, in the order of their numbers."""
@@ -61,8 +62,10 @@ class OxiaClient:
                 await opened
         except TimeoutError:
             await client.close()
-            raise Unreachable(f"no Oxia server answers at {address.server}") from None
-        except AnabranchError:
+            raise Unreachable(
+                f"no Oxia server answers at {address.server}: {client._last_error}"
+            ) from None
+        except BaseException:
             await client.close()
             raise
         return client
@@ -72,10 +75,12 @@ class OxiaClient:
 
     async def close(self) -> None:
         """Finish writes under way and let go of every connection."""
-        await asyncio.gather(*(link.close() for link in self.links))
-        await self.tasks.close()
-        for channel in self._open_channels.values():
-            await channel.close()
+        try:
+            await asyncio.gather(*(link.close() for link in self.links))
+        finally:
+            await self.tasks.close()
+            for channel in self._open_channels.values():
+                await channel.close()
 
     # --- shards -------------------------------------------------------------------------------
 
@@ -102,6 +107,7 @@ class OxiaClient:
                         opened.set_result(None)
             except CallFailed as error:
                 turn += 1
+                self._last_error = self._without_token(str(error))
                 refused = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
                 if (refused or error.code == "NOT_FOUND") and not opened.done():
                     opened.set_exception(self._refusal(error, refused))
@@ -119,10 +125,11 @@ class OxiaClient:
         server, namespace = self._address
         if not refused:
             return NotFound(f"namespace {namespace!r} of Oxia at {server}: {error.detail}")
-        detail = error.detail
-        if self._security.token:
-            detail = detail.replace(self._security.token, "***")
+        detail = self._without_token(error.detail)
         return ConfigError(f"Oxia at {server} does not accept the credentials: {detail}")
+
+    def _without_token(self, said: str) -> str:
+        return said.replace(self._security.token, "***") if self._security.token else said
 
     def _leaders(self) -> list[str]:
         assert self.shard_map is not None

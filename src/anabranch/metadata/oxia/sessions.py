@@ -133,11 +133,13 @@ class SessionKeeper:
     async def close(self) -> None:
         """End the session, and with it its records."""
         self._alive = False
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
-        await self._end_everywhere()
-        self.news.close()
+        try:
+            if self._keeping is not None:
+                self._keeping.cancel()
+                await asyncio.wait([self._keeping])
+            await self._end_everywhere()
+        finally:
+            self.news.close()
 
     async def _begin(self) -> None:
         number = 1 + self._runtime.entropy.below(2**62)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from anabranch import limits
@@ -15,10 +16,11 @@ from anabranch.errors import (
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.requests import SERVICE, M, WriteOperation, WriteQueue, parse
-from anabranch.runtime.channels import CallFailed, Channel, Exchange
+from anabranch.runtime.channels import CallFailed, Channel, Exchange, Replies
 from anabranch.runtime.tasks import Tasks
 
 T = TypeVar("T")
+Reads = list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]
 
 
 def _settle(future: asyncio.Future[Any], error: AnabranchError) -> None:
@@ -38,8 +40,11 @@ class ShardLink:
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(number)
         self._wake = asyncio.Event()
-        self._exchange: Exchange | None = None
-        self._gets: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]] = []
+        self._writing: asyncio.Task[Any] | None = None
+        self._heard_s = 0.0
+        """When the last answer to a write came, or the first of those under way was sent."""
+        self._streams: dict[Replies, None] = {}
+        self._gets: Reads = []
         self._closed = False
         tasks.spawn(f"oxia-writes-{number}", self._write_on())
 
@@ -49,16 +54,23 @@ class ShardLink:
         return self._channel
 
     def moved(self, channel: Channel) -> None:
-        """Another server leads the shard now."""
+        """Another server leads the shard now: what is under way is asked again, or lost."""
         self._channel = channel
-        if self._exchange is not None:
-            self._exchange.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+        for replies in list(self._streams):
+            replies.cancel()
 
     async def close(self) -> None:
         """Wait for writes under way; those who ask afterwards are refused."""
         self._closed = True
         if owners := self._queue.owners:
             await asyncio.wait(owners, timeout=limits.OXIA_OPEN_S_MAX)
+        self.drop()
+
+    def drop(self) -> None:
+        """Let nobody wait any longer."""
+        self._closed = True
         self._lost("the store was closed before the answer")
         self._give_up(AlreadyClosed("the metadata store was closed"))
 
@@ -74,10 +86,12 @@ class ShardLink:
     async def stream(self, method: str, request: Any, answer: type[M]) -> AsyncIterator[M]:
         """One request, many answers; `CallFailed` if they break off."""
         replies = self._channel.stream(SERVICE + method, request.SerializeToString())
+        self._streams[replies] = None
         try:
             async for data in replies:
                 yield parse(answer, data)
         finally:
+            del self._streams[replies]
             replies.cancel()
 
     async def again(self, what: str, attempt: Callable[[], Any]) -> Any:
@@ -118,10 +132,17 @@ class ShardLink:
         gets, self._gets = self._gets, []
         for start in range(0, len(gets), limits.OXIA_REQUEST_OPERATIONS_MAX):
             part = gets[start : start + limits.OXIA_REQUEST_OPERATIONS_MAX]
-            if not self._tasks.closed:
-                self._tasks.spawn("oxia-read", self._read(part))
+            if self._tasks.closed:
+                self._abandon(part)
+            else:
+                reading = self._tasks.spawn("oxia-read", self._read(part))
+                reading.add_done_callback(partial(self._abandon, part))
 
-    async def _read(self, part: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]) -> None:
+    def _abandon(self, part: Reads, _: object = None) -> None:
+        for _, future in part:
+            _settle(future, AlreadyClosed("the metadata store was closed"))
+
+    async def _read(self, part: Reads) -> None:
         request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])
 
         async def attempt() -> list[pb.GetResponse]:
@@ -139,10 +160,6 @@ class ShardLink:
             for _, future in part:
                 _settle(future, error)
             return
-        finally:
-            if self._tasks.closed:
-                for _, future in part:
-                    _settle(future, AlreadyClosed("the metadata store was closed"))
         for (_, future), answer in zip(part, found, strict=True):
             if not future.done():
                 future.set_result(answer)
@@ -242,37 +259,55 @@ class ShardLink:
     async def _write_on(self) -> None:
         while True:
             await self._wake.wait()
-            try:
-                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
-                    await self._channel.ready()
-            except TimeoutError:
-                self._wake.clear()
-                self._give_up(Unreachable(f"the leader of Oxia's shard {self.number} is away"))
-                continue
-            headers = (("shard-id", str(self.number)), ("namespace", self._namespace))
-            exchange = self._exchange = self._channel.exchange(SERVICE + "WriteStream", headers)
-            reader = self._tasks.spawn(f"oxia-answers-{self.number}", self._read_answers(exchange))
-            try:
-                await self._send_on(exchange, reader)
-            finally:
-                self._exchange = None
-                exchange.cancel()
-                self._lost("the stream of writes broke")
+            # A task of its own, so that it can be ended wherever it waits.
+            self._writing = self._tasks.spawn(f"oxia-stream-{self.number}", self._write_stream())
+            await asyncio.wait([self._writing])
+            self._writing = None
             await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
+
+    async def _write_stream(self) -> None:
+        channel = self._channel
+        try:
+            async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                await channel.ready()
+        except TimeoutError:
+            self._wake.clear()
+            self._give_up(Unreachable(f"the leader of Oxia's shard {self.number} is away"))
+            return
+        headers = (("shard-id", str(self.number)), ("namespace", self._namespace))
+        exchange = channel.exchange(SERVICE + "WriteStream", headers)
+        reader = self._tasks.spawn(f"oxia-answers-{self.number}", self._read_answers(exchange))
+        try:
+            await self._send_on(exchange, reader)
+        except TimeoutError:
+            self._lost(f"nobody answered for {limits.OXIA_CALL_S_MAX} s")
+        finally:
+            exchange.cancel()
+            self._lost("the stream of writes broke")
 
     async def _send_on(self, exchange: Exchange, reader: asyncio.Task[Any]) -> None:
         while not reader.done():
             self._wake.clear()
+            if not self._queue.under_way:
+                self._heard_s = self._loop.time()
             while (request := self._queue.take()) is not None:
                 try:
-                    await exchange.send(request.SerializeToString())
+                    async with self._patience():
+                        await exchange.send(request.SerializeToString())
                 except CallFailed:
                     return
-            await self._wake.wait()
+            async with self._patience():
+                await self._wake.wait()
+
+    def _patience(self) -> asyncio.Timeout:
+        """A server that answers pings may still have lost those who store what it is sent."""
+        until_s = self._heard_s + limits.OXIA_CALL_S_MAX
+        return asyncio.timeout_at(until_s if self._queue.under_way else None)
 
     async def _read_answers(self, exchange: Exchange) -> None:
         try:
             async for data in exchange:
+                self._heard_s = self._loop.time()
                 for future, answer in self._queue.answered(parse(pb.WriteResponse, data)):
                     if not future.done():
                         future.set_result(answer)

@@ -145,15 +145,19 @@ class OxiaStore:
         if self._closed:
             return
         self._closed = True
-        if self._writes:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
-                    await self._idle.wait()
-        await asyncio.gather(*(link.close() for link in self._client.links))
-        await self._sessions.close()
-        self._feed.history.end(self._readership)
-        self._feed.close()
-        await self._client.close()
+        try:
+            if self._writes:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                        await self._idle.wait()
+            await asyncio.gather(*(link.close() for link in self._client.links))
+            await self._sessions.close()
+        finally:
+            self._feed.history.end(self._readership)
+            self._feed.close()
+            for link in self._client.links:
+                link.drop()
+            await self._client.close()
 
     def _check_open(self) -> None:
         if self._closed:

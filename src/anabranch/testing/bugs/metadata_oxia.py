@@ -1,0 +1,29 @@
+"""Planted bugs of the metadata store on Oxia."""
+
+import asyncio
+
+from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.shard import ShardLink
+from anabranch.runtime.channels import Channel
+from anabranch.testing.planted import planted
+
+_LINK = "anabranch.metadata.oxia.shard:ShardLink"
+
+
+@planted("oxia_waits_for_ever", target=f"{_LINK}._patience")
+def oxia_waits_for_ever(self: ShardLink) -> asyncio.Timeout:
+    """A write that is never answered has no outcome at all."""
+    del self
+    return asyncio.timeout_at(None)
+
+
+@planted("moved_shard_is_asked_for_at_its_old_place", target=f"{_LINK}.moved")
+def moved_shard_is_asked_for_at_its_old_place(self: ShardLink, channel: Channel) -> None:
+    """Nobody cares that another server leads a shard now."""
+    del self, channel
+
+
+@planted("deleted_parent_counts_as_there", target="anabranch.metadata.oxia.feed:Feed.deleted")
+def deleted_parent_counts_as_there(self: Feed, path: str) -> None:
+    """A deleted parent counts as there until somebody tells otherwise."""
+    del self, path
