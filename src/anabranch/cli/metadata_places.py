@@ -124,7 +124,7 @@ def run(work: "Callable[[Runtime], Awaitable[T]]") -> T:
         code, said = EXIT_UNUSABLE, str(error)
     except KeyboardInterrupt:
         code, said = _EXIT_INTERRUPTED, "interrupted"
-    print(f"error: {said}", file=sys.stderr)
+    print(f"error: {safe(said)}", file=sys.stderr)  # a server may have said some of it
     raise typer.Exit(code)
 
 
