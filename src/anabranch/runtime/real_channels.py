@@ -1,6 +1,7 @@
 """gRPC behind the door of `channels`. The library is loaded when the first channel is opened."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -30,6 +31,16 @@ def headers_of(security: Security) -> Headers:
     if security.token is None:
         return ()
     return (("authorization", f"Bearer {security.token}"),)
+
+
+def _check_certificates(trusted: bytes | None) -> None:
+    """The library itself takes any bytes, and then reaches nobody."""
+    if trusted is None:
+        return
+    try:
+        ssl.create_default_context(cadata=trusted.decode("ascii"))
+    except (UnicodeDecodeError, ValueError, ssl.SSLError):
+        raise ConfigError("the trusted certificates for TLS are no certificates in PEM") from None
 
 
 class GrpcReplies:
@@ -128,6 +139,7 @@ class GrpcChannels:
             ) from None
         headers = headers_of(security)
         if security.tls:
+            _check_certificates(security.trusted_certificates)
             credentials = grpc.ssl_channel_credentials(security.trusted_certificates)
             return GrpcChannel(
                 grpc.aio.secure_channel(address, credentials, options=_OPTIONS), headers

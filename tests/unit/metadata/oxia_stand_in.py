@@ -288,7 +288,7 @@ class StandInReplies:
         ended = asyncio.ensure_future(self._cancelled.wait())
         try:
             while not self._cancelled.is_set():
-                reply: asyncio.Future[Any] = asyncio.ensure_future(anext(self._replies, None))  # type: ignore[arg-type]
+                reply: asyncio.Future[Any] = asyncio.ensure_future(anext(self._replies, None))
                 try:
                     await asyncio.wait([reply, ended], return_when=asyncio.FIRST_COMPLETED)
                 finally:

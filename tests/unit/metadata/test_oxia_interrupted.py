@@ -1,17 +1,18 @@
 """An Oxia whose servers leave, move, hang or lose the thread: what callers are told."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 
 import pytest
 from oxia_stand_in import URL, Shard, StandIn
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.errors import AnabranchError, OutcomeUnknown, StoreFailed, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.routing import key_hash
 from anabranch.metadata.oxia.store import OxiaStore
-from anabranch.metadata.store import ABSENT, EventKind, Node
+from anabranch.metadata.store import ABSENT, EventKind, Node, Record, SessionEvent
 from anabranch.runtime.channels import CallFailed
 
 
@@ -114,6 +115,43 @@ async def test_delete_that_was_answered_is_done_whatever_follows(
     assert await store.exists("/a"), "the parent is made again"
 
 
+# --- restoring ------------------------------------------------------------------------------------
+
+
+async def each(*records: Record) -> AsyncIterator[Record]:
+    for record in records:
+        yield record
+
+
+@pytest.mark.goal("core.M8", part="oxia", broken_by="restore_lowers_counts")
+async def test_restored_count_is_never_lower_than_one_that_is_there(store: OxiaStore) -> None:
+    made = [(await store.put("/q/n-", b"", sequential=True)).path for _ in range(6)]
+    for path in (*made, "/q"):
+        await store.delete(path)
+    assert await store.children("/") == []
+    await store.restore(each(Record("/q", b"x", 0, 0, 0, 3), Record("/r", b"x", 0, 0, 0, 9)))
+    assert (await store.put("/q/n-", b"", sequential=True)).path == "/q/n-0000000006"
+    assert (await store.put("/r/n-", b"", sequential=True)).path == "/r/n-0000000009"
+
+
+@pytest.mark.goal("core.M8", part="oxia", broken_by="restore_pushes_nothing")
+async def test_no_number_is_set_before_the_shard_has_passed_it(
+    cluster: StandIn, store: OxiaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Shard.write
+    late: list[str] = []
+
+    def looking(shard: Shard, request: pb.WriteRequest) -> pb.WriteResponse:
+        late.extend(put.key for put in request.puts if put.override_version_id > shard.version)
+        return write(shard, request)
+
+    monkeypatch.setattr(Shard, "write", looking)
+    records = [Record(f"/p{n}/c", b"x", 30 * n, 0, 0) for n in range(12)]
+    assert await store.restore(each(*records)) == 12
+    assert late == [], "a copy that ends here would leave numbers to be given again"
+    assert (await node_at(store, "/p11/c")).stat.version.life == 330
+
+
 # --- leaders --------------------------------------------------------------------------------------
 
 
@@ -136,6 +174,31 @@ async def test_everything_goes_on_with_another_leader(cluster: StandIn, store: O
         await store.delete(path)
         told = [(await anext(watch)).kind for _ in range(2)]
     assert told == [EventKind.MODIFIED, EventKind.DELETED], "and nothing was missed"
+
+
+@pytest.mark.goal("core.M5", part="oxia", broken_by="split_shard_goes_unnoticed")
+async def test_store_whose_shards_are_split_says_so_and_can_be_opened_again(
+    cluster: StandIn, store: OxiaStore
+) -> None:
+    path = name_on(cluster, 1)
+    await store.put(path, b"1")
+    news, watch = store.session_events(), store.watch()
+    watching = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0.05)
+    cluster.split(1)
+    async with asyncio.timeout(5):
+        assert await anext(news) is SessionEvent.SESSION_LOST
+        with pytest.raises(StopAsyncIteration):
+            await watching
+    assert isinstance(store.failure, StoreFailed)
+    for call in (store.get(path), store.put(path, b"2"), store.sync(), store.children("/")):
+        with pytest.raises(StoreFailed, match="has other shards now"):
+            await call
+    assert store.session_valid_until == -math.inf
+    again = await opened(cluster)
+    assert (await node_at(again, path)).value == b"1"
+    assert (await again.put(path, b"2")).version.native == 1
+    await again.close()
 
 
 # --- opening and closing --------------------------------------------------------------------------

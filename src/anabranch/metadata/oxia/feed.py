@@ -11,7 +11,13 @@ from functools import partial
 from typing import Any
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Unreachable
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    ProtocolError,
+    StoreFailed,
+    Unreachable,
+)
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.positions import Position, epoch_of, position_of, revision_of
@@ -127,9 +133,9 @@ class Feed:
             if answer.status == pb.OK and answer.value.isdigit():
                 self._settled[place] = int(answer.value)
 
-    def close(self) -> None:
+    def close(self, error: AnabranchError | None = None) -> None:
         """Let nobody wait any longer."""
-        error = AlreadyClosed("the metadata store was closed")
+        error = error or AlreadyClosed("the metadata store was closed")
         waiting: list[asyncio.Future[Any]] = [item[2] for item in self._awaited]
         for futures in self._wanted.values():
             waiting += futures
@@ -142,7 +148,7 @@ class Feed:
 
     async def _follow(self, place: int) -> None:
         link = self.links[place]
-        while True:
+        while link.over is None:
             offset = None if self._missed[place] else self._offsets[place]
             request = pb.NotificationsRequest(shard=link.number, start_offset_exclusive=offset)
             stream = link.stream("GetNotifications", request, pb.NotificationBatch)
@@ -165,7 +171,7 @@ class Feed:
             return
         try:
             here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
-        except (Unreachable, AlreadyClosed):
+        except (Unreachable, AlreadyClosed, StoreFailed):
             return
         if not here:
             self._missed[place] = True  # the next marker says where to go on

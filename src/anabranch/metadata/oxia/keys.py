@@ -57,10 +57,6 @@ def sequence_key(parent: str) -> str:
     return _SEQUENCE + parent
 
 
-SEQUENCES: Final = (_SEQUENCE, "/")
-"""Where the keys of all counts lie, by the server's order; others may lie between."""
-
-
 def parent_of_sequence_key(key: str) -> str | None:
     """Undo `sequence_key`; None for other keys."""
     return key[len(_SEQUENCE) :] if key.startswith(_SEQUENCE) else None

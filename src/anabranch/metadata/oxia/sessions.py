@@ -130,6 +130,13 @@ class SessionKeeper:
             raise Unreachable(f"no session at Oxia: {error}") from None
         self._keeping = tasks.spawn("oxia-session", self._keep())
 
+    def give_up(self) -> None:
+        """The session cannot be kept, and there will be no other one."""
+        self._alive = False
+        if self._keeping is not None:
+            self._keeping.cancel()
+        self.news.publish(SessionEvent.SESSION_LOST)
+
     async def close(self) -> None:
         """End the session, and with it its records."""
         self._alive = False

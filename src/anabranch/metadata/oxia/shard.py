@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
@@ -20,6 +20,7 @@ from anabranch.runtime.channels import CallFailed, Channel, Exchange, Replies
 from anabranch.runtime.tasks import Tasks
 
 T = TypeVar("T")
+_CLOSED: Final = "the metadata store was closed"
 Reads = list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]
 
 
@@ -45,7 +46,8 @@ class ShardLink:
         """When the last answer to a write came, or the first of those under way was sent."""
         self._streams: dict[Replies, None] = {}
         self._gets: Reads = []
-        self._closed = False
+        self.over: AnabranchError | None = None
+        """Why nothing is sent any more."""
         tasks.spawn(f"oxia-writes-{number}", self._write_on())
 
     @property
@@ -63,16 +65,18 @@ class ShardLink:
 
     async def close(self) -> None:
         """Wait for writes under way; those who ask afterwards are refused."""
-        self._closed = True
+        self.over = self.over or AlreadyClosed(_CLOSED)
         if owners := self._queue.owners:
             await asyncio.wait(owners, timeout=limits.OXIA_OPEN_S_MAX)
         self.drop()
 
-    def drop(self) -> None:
-        """Let nobody wait any longer."""
-        self._closed = True
-        self._lost("the store was closed before the answer")
-        self._give_up(AlreadyClosed("the metadata store was closed"))
+    def drop(self, error: AnabranchError | None = None) -> None:
+        """Let nobody wait any longer; it is over because of an error, or because it was closed."""
+        self.over = self.over or error or AlreadyClosed(_CLOSED)
+        self._lost(str(self.over))
+        self._give_up(self.over)
+        for replies in list(self._streams):
+            replies.cancel()
 
     # --- single calls -------------------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class ShardLink:
         last_error = "no answer"
         try:
             async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
-                while not self._closed:
+                while self.over is None:
                     try:
                         return await attempt()
                     except CallFailed as error:
@@ -113,15 +117,15 @@ class ShardLink:
                     delay_s = min(2 * delay_s, limits.METADATA_RECONNECT_DELAY_S_MAX)
         except TimeoutError:
             raise Unreachable(f"Oxia's shard {self.number}, {what}: {last_error}") from None
-        raise AlreadyClosed("the metadata store was closed")
+        raise self.over or AlreadyClosed(_CLOSED)
 
     # --- reading ------------------------------------------------------------------------------
 
     def get(self, request: pb.GetRequest) -> asyncio.Future[pb.GetResponse]:
         """Look a key up, together with whatever else is looked up in this turn of the loop."""
         future: asyncio.Future[pb.GetResponse] = self._loop.create_future()
-        if self._closed:
-            _settle(future, AlreadyClosed("the metadata store was closed"))
+        if self.over is not None:
+            _settle(future, self.over)
             return future
         if not self._gets:
             self._loop.call_soon(self._send_gets)
@@ -140,7 +144,7 @@ class ShardLink:
 
     def _abandon(self, part: Reads, _: object = None) -> None:
         for _, future in part:
-            _settle(future, AlreadyClosed("the metadata store was closed"))
+            _settle(future, AlreadyClosed(_CLOSED))
 
     async def _read(self, part: Reads) -> None:
         request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])
@@ -245,8 +249,8 @@ class ShardLink:
         `Unreachable` if it was not sent.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._closed:
-            _settle(future, AlreadyClosed("the metadata store was closed"))
+        if self.over is not None:
+            _settle(future, self.over)
             return future
         if isinstance(operation, pb.WriteRequest):
             self._queue.add_whole(operation, future)

@@ -65,6 +65,9 @@ class OxiaStore:
         self._closed = False
         self._writes = 0
         self._idle = asyncio.Event()
+        client.on_failure = self._failed
+        if client.failure is not None:
+            self._failed()
 
     @classmethod
     async def open(
@@ -97,8 +100,13 @@ class OxiaStore:
 
     @property
     def failure(self) -> AnabranchError | None:
-        """See `MetadataStore.failure`: a server that is away may come back."""
-        return None
+        """See `MetadataStore.failure`: a server that is away may come back, a shard may not."""
+        return self._client.failure
+
+    def _failed(self) -> None:
+        self._sessions.give_up()
+        self._feed.close(self._client.failure)
+        self._feed.history.end(self._readership)
 
     @property
     def session(self) -> int:
@@ -135,7 +143,10 @@ class OxiaStore:
                     request = pb.SessionRequest(
                         shard=link.number, session_id=keys.session_of_key(key)
                     )
-                    await link.ask("CloseSession", request, pb.SessionResponse)
+                    try:
+                        await link.ask("CloseSession", request, pb.SessionResponse)
+                    except CallFailed as error:
+                        raise Unreachable(f"session {session} was not ended: {error}") from None
                     ended = True
         if not ended:
             raise NotFound(f"no session {session}")
@@ -162,6 +173,8 @@ class OxiaStore:
     def _check_open(self) -> None:
         if self._closed:
             raise AlreadyClosed("the metadata store was closed")
+        if self._client.failure is not None:
+            raise self._client.failure
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from anabranch.errors import (
     NotFound,
     OutcomeUnknown,
     SessionExpired,
+    StoreFailed,
     Unreachable,
 )
 from anabranch.generated import oxia_client_pb2 as pb
@@ -291,7 +292,7 @@ class Writer:
             if answer.status == pb.OK:
                 self._feed.deleted(path)
                 # It is deleted, whether or not its notification can be waited for.
-                with suppress(Unreachable, AlreadyClosed):
+                with suppress(Unreachable, AlreadyClosed, StoreFailed):
                     await self._feed.catch_up(self._client.place_of(path))
                 return
         raise ConflictError(f"{path} changes too often to be deleted")
