@@ -9,6 +9,7 @@ from zookeeper_stand_in import URL, StandIn, Wire
 from anabranch.errors import BadVersion, InvalidPath, OutcomeUnknown, SessionExpired, Unreachable
 from anabranch.metadata.store import ANY, EventKind, Guard, Node, SessionEvent
 from anabranch.metadata.zookeeper.naming import revision_of
+from anabranch.metadata.zookeeper.replies import Code
 from anabranch.metadata.zookeeper.requests import Op, WatchKind
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
 
@@ -175,6 +176,19 @@ async def test_changes_right_behind_the_watch_are_known(server: StandIn) -> None
     events = [event async for event in store.changed_since(revision_of(before))]
     assert [(event.kind, event.path) for event in events] == [(EventKind.CREATED, "/early")]
     await store.close()
+
+
+async def test_server_that_refuses_watches_is_left_for_another(
+    server: StandIn, store: ZooKeeperStore
+) -> None:
+    watch = store.watch()
+    server.errors[Op.SET_WATCHES2] = Code.UNIMPLEMENTED
+    server.connections[-1].abort()
+    async with asyncio.timeout(10):
+        assert (await anext(watch)).kind is EventKind.GAP
+        await store.sync()
+    assert len(server.connections) == 3, "the first, the one that refused, and the next"
+    assert server.requests.count(Op.SET_WATCHES2) == 2
 
 
 async def test_close_that_is_given_up_lets_go_of_everything(server: StandIn) -> None:

@@ -53,6 +53,8 @@ class StandIn:
     """Codes of all requests so far, those that a test interrupted included."""
     before: Callable[["Wire", int], object] = lambda wire, code: None
     """Called with every request before anything is done about it; "lost" leaves it at that."""
+    errors: dict[int, int] = field(default_factory=dict)
+    """What the next request of a kind is refused with."""
     greeting: bytes | None = None
     """Sent instead of a welcome."""
     accepts: bool = True
@@ -229,8 +231,10 @@ class Wire:
         self.server.requests.append(code)
         if self.server.before(self, code) == "lost" or self.cut:
             return
-        error, answer = 0, b""
-        if code in (Op.ADD_WATCH, Op.SET_WATCHES2, Op.PING, Op.AUTH, Op.CLOSE):
+        error, answer = self.server.errors.pop(code, 0), b""
+        if error:
+            pass
+        elif code in (Op.ADD_WATCH, Op.SET_WATCHES2, Op.PING, Op.AUTH, Op.CLOSE):
             answer = jute.integer(0) if code == Op.ADD_WATCH else b""
         elif self.session not in self.server.sessions:
             error = Code.SESSION_EXPIRED

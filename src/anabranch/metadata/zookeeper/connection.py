@@ -59,7 +59,16 @@ class Call:
     def lose(self, why: str) -> None:
         """Answer that there will be no answer."""
         if self.sent and self.request.writes:
-            self.fail(OutcomeUnknown(f"{why}; the write may or may not have been carried out"))
+            hint = ""
+            if len(self.request.body) >= limits.ZOOKEEPER_REQUEST_BYTES_MIN:
+                # A server hangs up on what is too long for it, and says nothing.
+                hint = (
+                    f". It has {len(self.request.body)} bytes: if the servers' jute.maxbuffer is "
+                    "lower, set it in the URL"
+                )
+            self.fail(
+                OutcomeUnknown(f"{why}; the write may or may not have been carried out{hint}")
+            )
         else:
             self.fail(Unreachable(why))
 
@@ -73,8 +82,8 @@ class Listener(Protocol):
     def answered(self, zxid: int) -> None:
         """An answer showed this point of history."""
 
-    def rearmed(self, zxid: int) -> None:
-        """The watches of an earlier connection are in place again as of this point."""
+    def rearmed(self, zxid: int, error: int) -> None:
+        """The watches of an earlier connection are in place again as of this point, or refused."""
 
     def pinged(self) -> None:
         """A ping was answered."""
@@ -174,7 +183,7 @@ class ServerConnection:
         elif header.xid == requests.AUTH_XID:
             self._identified(header.error)
         elif header.xid == requests.SET_WATCHES_XID:
-            self._listener.rearmed(header.zxid)
+            self._listener.rearmed(header.zxid, header.error)
         else:
             self._answer(header.xid, header.zxid, header.error, reader)
 

@@ -188,8 +188,15 @@ class Link:
         if self._queue:
             self._schedule_flush()
 
-    def rearmed(self, zxid: int) -> None:
+    def rearmed(self, zxid: int, error: int) -> None:
         """See `Listener.rearmed`."""
+        if error:
+            # Another server may be newer; without watches this one is of no use.
+            _log.warning("zookeeper_refused_watches", reason=str(Refusal(error)))
+            self._on_gap(max(zxid, self.session.zxid_seen))
+            assert self._connection is not None
+            self._connection.abort()
+            return
         # Watches tell nothing of what happened between two connections.
         if zxid != self._told_to:
             self._on_gap(zxid)

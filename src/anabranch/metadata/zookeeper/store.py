@@ -200,9 +200,12 @@ class ZooKeeperStore:
         return self._scan(check_path(prefix))
 
     async def _scan(self, prefix: str) -> AsyncIterator[Node]:
-        async for page in Walk(self.client).pages(prefix):
-            for path, value, stat, _ in page:
-                yield self._node(path, value, stat)
+        try:
+            async for page in Walk(self.client).pages(prefix):
+                for path, value, stat, _ in page:
+                    yield self._node(path, value, stat)
+        except Refusal as refusal:
+            raise meaning(refusal, f"a node at or below {prefix}") from None
 
     def scan_index(
         self, index: str, first: str = "", last: str | None = None
