@@ -103,6 +103,23 @@ def test_bad_paths_and_values_change_nothing(servers: Servers, kind: str, tmp_pa
     assert digest(url) == before
 
 
+def test_looking_makes_no_chroot(servers: Servers, tmp_path: Path) -> None:
+    typo = f"{servers.zookeeper}-typo/x"
+    top = servers.zookeeper.rpartition("/")[0]
+    looking = [
+        begin("ls", "--url", typo),
+        begin("stat", "--below", "--url", typo),
+        begin("export", tmp_path / "none", "--url", typo),
+        begin("diff", typo, servers.zookeeper),
+        begin("put", "/a", "--value", "x", "--dry-run", "--url", typo),
+    ]
+    for process in looking:
+        assert "there is no node /refusals-typo/x in ZooKeeper" in refusal(process, 1)
+    assert "dry run" in run("copy", servers.oxia, typo, "--dry-run")
+    assert not (tmp_path / "none").exists()
+    assert run("ls", "/", "--url", top) == "refusals\n"
+
+
 def test_nobody_there_is_one_line_with_the_address() -> None:
     ports = free_port(), free_port()
     nobody = [f"zk:127.0.0.1:{ports[0]}", f"oxia://127.0.0.1:{ports[1]}/default", "zk:no.invalid"]

@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from zookeeper_stand_in import URL, StandIn, Wire
 
-from anabranch.errors import BadVersion, InvalidPath, OutcomeUnknown, SessionExpired, Unreachable
+from anabranch.errors import (
+    BadVersion,
+    InvalidPath,
+    NotFound,
+    OutcomeUnknown,
+    SessionExpired,
+    Unreachable,
+)
 from anabranch.metadata.store import ANY, EventKind, Guard, Node, SessionEvent
 from anabranch.metadata.zookeeper.naming import revision_of
 from anabranch.metadata.zookeeper.replies import Code
@@ -129,6 +136,24 @@ async def test_names_of_the_store_and_of_zookeeper_are_refused(
         with pytest.raises(InvalidPath, match="reserved"):
             await store.delete(path, ANY)
     assert len(server.requests) == asked, "nothing was sent"
+
+
+# --- the chroot -----------------------------------------------------------------------------------
+
+
+async def test_chroot_is_made_only_by_those_who_may(server: StandIn) -> None:
+    url = f"{URL}/some/where"
+    with pytest.raises(NotFound, match=r"no node /some/where in ZooKeeper at here:2181"):
+        await ZooKeeperStore.open(server.runtime(), url, may_make=False)
+    assert list(server.nodes) == ["/"]
+    store = await ZooKeeperStore.open(server.runtime(), f"{url}?acl=creator")
+    assert list(server.nodes) == ["/", "/some", "/some/where"]
+    assert server.nodes["/some/where"].acl == ((31, "auth", ""),), "who may delete what is in it"
+    await store.close()
+    asked = server.requests.count(Op.CREATE2)
+    again = await ZooKeeperStore.open(server.runtime(), url, may_make=False)
+    await again.close()
+    assert server.requests.count(Op.CREATE2) == asked, "what is there needs no right to make it"
 
 
 # --- connections and sessions ---------------------------------------------------------------------

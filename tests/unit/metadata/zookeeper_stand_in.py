@@ -35,6 +35,7 @@ class Znode:
     owner: int = 0
     version: int = 0
     creates: int = 0
+    acl: tuple[tuple[int, str, str], ...] = ()
 
 
 class Refused(Exception):
@@ -133,15 +134,14 @@ class StandIn:
 
     def _create(self, path: str, reader: Reader, session: int) -> bytes:
         value = reader.buffer()
-        for _ in range(reader.count()):
-            reader.integer(), reader.text(), reader.text()
+        acl = tuple((reader.integer(), reader.text(), reader.text()) for _ in range(reader.count()))
         owner = session if reader.integer() in (Flag.EPHEMERAL, Flag.EPHEMERAL_SEQUENTIAL) else 0
         if path in self.nodes:
             raise Refused(Code.NODE_EXISTS)
         if (parent := path.rpartition("/")[0] or "/") not in self.nodes:
             raise Refused(Code.NO_NODE)
         self.nodes[parent].creates += 1
-        self.nodes[path] = Znode(value, self.zxid, self.zxid, owner)
+        self.nodes[path] = Znode(value, self.zxid, self.zxid, owner, acl=acl)
         return jute.text(path) + self.stat(path)
 
     def multi(self, reader: Reader, session: int) -> bytes:

@@ -217,7 +217,7 @@ class Restorer:
         if largest is None or largest < self._pushed.get(link.number, -1):
             return
         answer = await link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
-        last = int(answer.value) if answer.status == pb.OK else -1
+        last = int(answer.value) if answer.status == pb.OK and answer.value.isdigit() else -1
         self._pushed[link.number] = last
         if last > largest:
             return

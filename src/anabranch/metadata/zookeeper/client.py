@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from anabranch.errors import ConfigError, InputError, ProtocolError
+from anabranch.errors import ConfigError, InputError, NotFound, ProtocolError
 from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
@@ -65,13 +65,27 @@ class ZooKeeperClient:
         """See `Link.open`."""
         await self.link.open()
 
-    async def make_chroot(self) -> None:
-        """Make the chroot if it is missing, and what is above it."""
+    async def find_chroot(self, *, make: bool) -> None:
+        """See that the chroot is there; make it, and what is above it, only if told to.
+
+        Raises:
+            NotFound: if it is missing.
+        """
         if self.chroot == ROOT:
             return
+        try:
+            await self.link.call(requests.sync(self.chroot))
+            await self.link.call(requests.exists(self.chroot))
+            return
+        except Refusal as refusal:
+            if refusal.code != Code.NO_NODE:
+                raise
+        if not make:
+            names = ",".join(map(str, self.servers))
+            raise NotFound(f"there is no node {self.chroot} in ZooKeeper at {names}")
         for full in (*ancestors_of(self.chroot), self.chroot):
             try:
-                await self.link.call(requests.create(full, b""))
+                await self.link.call(requests.create(full, b"", acl=self.new_acl))
             except Refusal as refusal:
                 if refusal.code != Code.NODE_EXISTS:
                     raise

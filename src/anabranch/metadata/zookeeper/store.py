@@ -88,6 +88,7 @@ class ZooKeeperStore:
         session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
         identities: Sequence[tuple[str, bytes]] = (),
         tls: Tls | None = None,
+        may_make: bool = True,
     ) -> "ZooKeeperStore":
         """Connect to a server of `zk:host:port,.../chroot`; make the chroot if it is missing.
 
@@ -98,15 +99,17 @@ class ZooKeeperStore:
             identities: pairs such as ("digest", b"user:password") to act as; with "sasl" the
                 password is proven by DIGEST-MD5 and not sent.
             tls: instead of the options in the URL.
+            may_make: whether a missing chroot is made; otherwise it is refused.
 
         Raises:
             ConfigError: if the URL is wrong, or the credentials are.
+            NotFound: if the chroot is missing and must not be made.
             Unreachable: if no server answers.
         """
         store = cls(runtime, url, session_timeout_s, identities, tls)
         await store.client.open()
         try:
-            await store.client.make_chroot()
+            await store.client.find_chroot(make=may_make)
             store._history.begin(revision_of(await store.client.watch(ROOT)))
         except Refusal as refusal:
             await store.client.close()
