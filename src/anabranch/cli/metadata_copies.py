@@ -200,6 +200,7 @@ def _copy(
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
         keeping = keeping_of(target_url)
+        await _check_version_map(runtime, options)
         progress = _CopyProgress()
         async with (
             _source(source_url, runtime, credentials, prefix) as source,
@@ -238,10 +239,20 @@ def _copy(
     _print(run(work), output)
 
 
+async def _check_version_map(runtime: "Runtime", options: "CopyOptions") -> None:
+    name = options.version_map
+    goes_on = options.checkpoint and await runtime.disk.exists(options.checkpoint)
+    if not goes_on and await runtime.disk.exists(name):
+        raise InputError(f"{name} exists already: choose another name for --version-map")
+
+
 def diff(
-    left: Annotated[str, typer.Argument(help="URL of a store, or file:NAME of an export.")],
-    right: Annotated[str, typer.Argument(help="URL of a store, or file:NAME of an export.")],
+    left: Annotated[str, typer.Argument(help="URL of a store, or file:NAME: the source.")],
+    right: Annotated[str, typer.Argument(help="URL of a store, or file:NAME: the copy.")],
     prefix: PrefixOption = "/",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Compare also numbers that the copy cannot keep.")
+    ] = False,
     content_only: Annotated[
         bool, typer.Option("--content-only", help="Compare paths and values alone.")
     ] = False,
@@ -254,12 +265,18 @@ def diff(
 ) -> None:
     """Print where two trees differ, in path order.
 
+    Versions and sequence numbers that RIGHT cannot keep as LEFT has them count only if --strict.
+
     Exit code 0: nowhere; 1: somewhere; 2: it cannot be done.
     """
     from anabranch.metadata.transfer.comparing import compare
+    from anabranch.metadata.transfer.keeping import EVERYTHING, keeping_of
 
     async def work(runtime: "Runtime") -> int:
         count = 0
+        keepings = (EVERYTHING, EVERYTHING)
+        if not strict:
+            keepings = (keeping_of(left), keeping_of(right))
         async with (
             _source(left, runtime, credentials, prefix) as ours,
             _source(right, runtime, credentials, prefix) as theirs,
@@ -267,6 +284,7 @@ def diff(
             differences = compare(
                 _or_nothing(ours.records()),
                 _or_nothing(theirs.records()),
+                keepings=keepings,
                 content_only=content_only,
                 times=times,
                 ephemerals=ephemerals,

@@ -107,7 +107,7 @@ def put(
         keys = _index_keys(index)
         content = _content(value, file)
         check_operation(Put(path, content, sequential=sequential, indexes=keys or ()))
-        async with opened(url, runtime, credentials) as store:
+        async with opened(url, runtime, credentials, only_look=dry_run) as store:
             expected = await expected_from(store, path, expected_version)
             if keys is None:
                 keys = () if sequential else await _present_indexes(store, path)

@@ -32,6 +32,7 @@ EXIT_UNKNOWN: Final = 3
 _EXIT_INTERRUPTED: Final = 130
 _SESSION_TIMEOUT_S: Final = 10.0
 _EMBEDDED: Final = "embedded:"
+_ZOOKEEPER: Final = "zk:"
 
 T = TypeVar("T")
 UrlOption = Annotated[
@@ -64,11 +65,12 @@ async def opened(
     credentials: str,
     *,
     may_be_new: bool = False,
-    only_look: bool = False,
+    only_look: bool = True,
 ) -> "AsyncIterator[MetadataStore]":
     """A store that is closed afterwards; `credentials` is the name of a file, or "".
 
-    An embedded store is made only where `may_be_new` says so, and with `only_look` not even there.
+    With `only_look` nothing is made. Otherwise a chroot in ZooKeeper is, if it is missing, and an
+    embedded store where `may_be_new` says so.
 
     Raises:
         ConfigError: if there is no such store, or the credentials are wrong.
@@ -81,12 +83,19 @@ async def opened(
             raise ConfigError(_no_store(url.removeprefix(_EMBEDDED)))
         if only_look:
             url = "memory:"
-    store = await open_store(
-        url,
-        runtime,
-        session_timeout_s=_SESSION_TIMEOUT_S,
-        credentials=load_credentials(credentials, _warn),
-    )
+    known = load_credentials(credentials, _warn)
+    try:
+        store = await open_store(
+            url,
+            runtime,
+            session_timeout_s=_SESSION_TIMEOUT_S,
+            credentials=known,
+            may_make=not only_look,
+        )
+    except NotFound:
+        if not (may_be_new and only_look and url.startswith(_ZOOKEEPER)):
+            raise
+        store = await open_store("memory:", runtime)  # as empty as what would be made
     try:
         yield store
     finally:
@@ -124,7 +133,7 @@ def run(work: "Callable[[Runtime], Awaitable[T]]") -> T:
         code, said = EXIT_UNUSABLE, str(error)
     except KeyboardInterrupt:
         code, said = _EXIT_INTERRUPTED, "interrupted"
-    print(f"error: {said}", file=sys.stderr)
+    print(f"error: {safe(said)}", file=sys.stderr)  # a server may have said some of it
     raise typer.Exit(code)
 
 
@@ -142,7 +151,9 @@ async def expected_from(store: "MetadataStore", path: str, text: str | None) -> 
     if text == "absent":
         return ABSENT
     parts = text.split(".")
-    if len(parts) not in (1, 3) or not all(part.isascii() and part.isdigit() for part in parts):
+    if len(parts) not in (1, 3) or not all(
+        part.isascii() and part.isdigit() and len(part) < 20 for part in parts
+    ):
         raise ConfigError(
             f"--expected-version {text!r} is not 'absent', a number, or a version such as 0.3.17"
         )

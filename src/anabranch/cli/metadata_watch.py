@@ -48,7 +48,7 @@ async def _watch(
     from anabranch.runtime.tasks import Tasks
 
     def failed(name: str, failure: BaseException) -> None:
-        raise failure
+        del name, failure  # the result is looked at below
 
     async with opened(url, runtime, credentials) as store:
         events = store.watch(path)
@@ -61,6 +61,8 @@ async def _watch(
         await asyncio.wait([printing])
         if not printing.cancelled():
             printing.result()
+            if store.failure is not None:
+                raise store.failure
 
 
 async def _print_events(events: Any, count: int | None, output: Output) -> None:

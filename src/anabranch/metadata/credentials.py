@@ -73,10 +73,13 @@ class _Reader:
         oxia = self._table("", document, "oxia")
         self._check_keys("zookeeper.", zookeeper, ("identity", "tls"))
         self._check_keys("oxia.", oxia, ("token", "tls"))
+        token = self._text("oxia.", oxia, "token") if "token" in oxia else None
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise ConfigError(f"{self._file}: oxia.token has characters that no token has")
         return Credentials(
             self._identities(zookeeper.get("identity", [])),
             self._tls("zookeeper.", zookeeper, _TLS_KEYS),
-            self._text("oxia.", oxia, "token") if "token" in oxia else None,
+            token,
             self._tls("oxia.", oxia, _TLS_KEYS[:1]),
         )
 

@@ -22,11 +22,12 @@ async def open_store(
     *,
     session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
     credentials: Credentials = NO_CREDENTIALS,
+    may_make: bool = True,
 ) -> MetadataStore:
     """Open the store that a URL such as `embedded:data/metadata` or `anabranch://host:port` names.
 
     The timeout is for sessions at a store in another process. Of the credentials, those for the
-    kind of store are used.
+    kind of store are used. Whoever only looks at a store in ZooKeeper should not make its chroot.
 
     Raises:
         ConfigError: if there is no such store, the rest of the URL is wrong, or the servers do not
@@ -50,6 +51,7 @@ async def open_store(
             session_timeout_s=session_timeout_s,
             identities=credentials.identities,
             tls=credentials.zookeeper_tls,
+            may_make=may_make,
         )
     if scheme == oxia_address.SCHEME and colon:
         return await OxiaStore.open(

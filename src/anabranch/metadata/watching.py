@@ -82,6 +82,11 @@ class EventHistory:
         """Whether every change after that revision is known."""
         return self._forgotten_to <= since <= self.newest
 
+    def begin(self, revision: Revision) -> None:
+        """Every change after that revision is known, or was published before this call."""
+        self._forgotten_to = max(self._forgotten_to, revision)
+        self.newest = max(self.newest, revision)
+
     def forget(self, newest: Revision) -> None:
         """Changes were missed: whoever reads along finds a gap that ends at `newest`."""
         self._first_number = self.end_number + 1

@@ -1,6 +1,7 @@
 """gRPC behind the door of `channels`. The library is loaded when the first channel is opened."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -32,6 +33,16 @@ def headers_of(security: Security) -> Headers:
     return (("authorization", f"Bearer {security.token}"),)
 
 
+def _check_certificates(trusted: bytes | None) -> None:
+    """The library itself takes any bytes, and then reaches nobody."""
+    if trusted is None:
+        return
+    try:
+        ssl.create_default_context(cadata=trusted.decode("ascii"))
+    except (UnicodeDecodeError, ValueError, ssl.SSLError):
+        raise ConfigError("the trusted certificates for TLS are no certificates in PEM") from None
+
+
 class GrpcReplies:
     """A call whose messages are read one by one."""
 
@@ -47,6 +58,10 @@ class GrpcReplies:
                 yield message
         except grpc.aio.AioRpcError as error:
             raise _failed(error) from None
+        except asyncio.CancelledError:
+            if self._ended_here():
+                raise CallFailed("CANCELLED", "the call was ended here") from None
+            raise
         finally:
             self._call.cancel()
 
@@ -60,6 +75,15 @@ class GrpcReplies:
             raise _failed(error) from None
         except asyncio.InvalidStateError:
             raise CallFailed("UNAVAILABLE", "the call has ended") from None
+        except asyncio.CancelledError:
+            if self._ended_here():
+                raise CallFailed("CANCELLED", "the call was ended here") from None
+            raise
+
+    def _ended_here(self) -> bool:
+        """`cancel` makes the library raise what else only the end of the task itself does."""
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling() and bool(self._call.cancelled())
 
     def cancel(self) -> None:
         """See `Replies.cancel`."""
@@ -115,6 +139,7 @@ class GrpcChannels:
             ) from None
         headers = headers_of(security)
         if security.tls:
+            _check_certificates(security.trusted_certificates)
             credentials = grpc.ssl_channel_credentials(security.trusted_certificates)
             return GrpcChannel(
                 grpc.aio.secure_channel(address, credentials, options=_OPTIONS), headers

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from anabranch import limits
 from anabranch.cli.main import app
 from anabranch.cli.metadata_places import safe, time_text, value_text
+from anabranch.errors import Unreachable
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import AccessRight, IndexKey, Put, Record
 from anabranch.metadata.transfer.export_file import write_export
@@ -237,6 +238,24 @@ def test_copy_of_a_part_and_with_a_limit(url: str, tmp_path: Path) -> None:
 
 
 # --- bad input --------------------------------------------------------------------------------
+
+
+def test_version_map_that_is_there_is_not_replaced(url: str, tmp_path: Path) -> None:
+    kept = tmp_path / "map.tsv"
+    kept.write_text("of another copy")
+    other = f"embedded:{tmp_path}/other"
+    said = refused(2, "copy", url, other, "--version-map", kept)
+    assert f"{kept} exists already" in said
+    assert kept.read_text() == "of another copy"
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_a_server_says_is_one_harmless_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hostile(*_: object, **__: object) -> None:
+        raise Unreachable("first\nsecond \x1b[2J")
+
+    monkeypatch.setattr("anabranch.metadata.embedded.EmbeddedStore.open", hostile)
+    assert refused(2, "ls", "--url", url) == "error: first\\nsecond \\x1b[2J\n"
 
 
 def test_wrong_scheme_names_the_known_ones(url: str, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_secrets_are_not_in_its_text() -> None:
         (HEAD + '[oxia.tls]\nkey = "k"', r"unknown key oxia\.tls\.key"),
         (HEAD + f"[oxia]\ntoken = {SECRET}", r"not TOML \(at line 4, column 9\)"),
         (HEAD + f'[oxia]\ntoken = ["{SECRET}"]', r"oxia\.token is missing, empty, or not a text"),
+        (HEAD + f'[oxia]\ntoken = "{SECRET}\\n"', r"oxia\.token has characters that no token has"),
+        (HEAD + f'[oxia]\ntoken = "{SECRET}ü"', r"oxia\.token has characters that no token has"),
         (HEAD + f'oxia = "{SECRET}"', r"write \[oxia\]"),
         (HEAD + f'[zookeeper.identity]\nuser = "{SECRET}"', r"write \[\[zookeeper\.identity\]\]"),
         (

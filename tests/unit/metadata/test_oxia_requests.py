@@ -196,6 +196,9 @@ class TestEvents:
 
     def test_deleted_range_is_a_gap(self) -> None:
         assert events_of(0, (0,), 0, batch(1, ("/a", pb.KEY_RANGE_DELETED, None))) is None
+        assert events_of(0, (0,), 0, batch(1, ("", pb.KEY_RANGE_DELETED, None))) is None, (
+            "it begins before the first path"
+        )
 
 
 class TestNodes:

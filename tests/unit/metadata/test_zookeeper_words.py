@@ -52,6 +52,8 @@ def test_url_may_ask_for_tls() -> None:
         "zk:/x",
         "zk:a:0",
         "zk:a:70000",
+        "zk:a:" + "9" * 5000,
+        "zk:a?jute.maxbuffer=" + "9" * 5000,
         "zk:a:b",
         "zk:a,",
         "zk:a,a",
@@ -95,6 +97,9 @@ def test_owners_that_are_no_sessions(owner: int) -> None:
 
 def test_next_sequence_counts_what_was_ever_created() -> None:
     assert stat(cversion=7, children=3).creates == 5  # five made, two of them removed
+    made = 2**31 - 1
+    shown_as = (2 * made - 3) % 2**32 - 2**32
+    assert stat(cversion=shown_as, children=3).creates == made, "the server counts in 32 bits"
 
 
 def test_hidden_names() -> None:

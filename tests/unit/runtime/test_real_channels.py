@@ -91,6 +91,31 @@ async def test_messages_go_both_ways(serve: Serve) -> None:
     await channel.close()
 
 
+async def test_call_that_somebody_else_ends_is_an_error_and_no_cancellation(serve: Serve) -> None:
+    channel = GrpcChannels().open(await serve(), Security())
+    exchange = channel.exchange("/s/Exchange", [("shard-id", "7")])
+    await exchange.send(b"a")
+    answers = aiter(exchange)
+    assert await anext(answers) == b"a7"
+    reading = asyncio.ensure_future(anext(answers))
+    await asyncio.sleep(0.05)
+    exchange.cancel()
+    with pytest.raises(CallFailed, match="ended here"):
+        await reading
+    stream = channel.stream("/s/Stream", b"x")
+    given_up = asyncio.ensure_future(anext(aiter(stream)))
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    await channel.close()
+
+
+async def test_certificates_that_are_none_are_refused_at_once() -> None:
+    for wrong in (b"", b"no certificate", b"\xff\xfe"):
+        with pytest.raises(ConfigError, match="no certificates in PEM"):
+            GrpcChannels().open("127.0.0.1:1", Security(tls=True, trusted_certificates=wrong))
+
+
 async def test_errors_have_a_code_and_a_reason(serve: Serve) -> None:
     channel = GrpcChannels().open(await serve(), Security())
     with pytest.raises(CallFailed, match="broken off") as refused:

@@ -32,7 +32,7 @@ def parse_address(url: str) -> OxiaAddress:
         rest == url
         or not host
         or "," in host
-        or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+        or not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536)
         or "/" in namespace
         or (slash and not namespace)
     ):

@@ -5,11 +5,18 @@ Keys are any text; a partition key puts several keys on one shard.
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, ConfigError, NotFound, ProtocolError, Unreachable
+from anabranch.errors import (
+    AnabranchError,
+    ConfigError,
+    NotFound,
+    ProtocolError,
+    StoreFailed,
+    Unreachable,
+)
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.address import OxiaAddress
 from anabranch.metadata.oxia.keys import server_order
@@ -21,6 +28,8 @@ from anabranch.runtime.channels import OPEN_TO_ALL, CallFailed, Channel, Securit
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
+_DISTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+"""What the library says of a server's certificate that was not signed by whom we trust."""
 _log = get_logger("oxia-client")
 
 
@@ -35,12 +44,16 @@ class OxiaClient:
         self._address = address
         self._security = security
         self._open_channels: dict[str, Channel] = {}
+        self.on_failure: Callable[[], None] = lambda: None
         self._loop = asyncio.get_running_loop()
         self.tasks = Tasks(self._task_failed)
+        self._last_error = "no answer"
         self.shard_map: ShardMap | None = None
         self.links: tuple[ShardLink, ...] = ()
         """To every shard, in the order of their numbers."""
         self.links_by_number: dict[int, ShardLink] = {}
+        self.failure: AnabranchError | None = None
+        """Why nothing is sent any more although nobody closed it."""
 
     @classmethod
     async def open(
@@ -61,8 +74,10 @@ class OxiaClient:
                 await opened
         except TimeoutError:
             await client.close()
-            raise Unreachable(f"no Oxia server answers at {address.server}") from None
-        except AnabranchError:
+            raise Unreachable(
+                f"no Oxia server answers at {address.server}: {client._last_error}"
+            ) from None
+        except BaseException:
             await client.close()
             raise
         return client
@@ -72,10 +87,12 @@ class OxiaClient:
 
     async def close(self) -> None:
         """Finish writes under way and let go of every connection."""
-        await asyncio.gather(*(link.close() for link in self.links))
-        await self.tasks.close()
-        for channel in self._open_channels.values():
-            await channel.close()
+        try:
+            await asyncio.gather(*(link.close() for link in self.links))
+        finally:
+            await self.tasks.close()
+            for channel in self._open_channels.values():
+                await channel.close()
 
     # --- shards -------------------------------------------------------------------------------
 
@@ -97,13 +114,17 @@ class OxiaClient:
             try:
                 async for data in replies:
                     self._assigned(parse_assignments(data, self._address.namespace))
+                    if self.failure is not None:
+                        return
                     servers = [self._address.server, *self._leaders()]
                     if not opened.done():
                         opened.set_result(None)
             except CallFailed as error:
                 turn += 1
+                self._last_error = self._without_token(str(error))
                 refused = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
-                if (refused or error.code == "NOT_FOUND") and not opened.done():
+                known = refused or error.code == "NOT_FOUND" or _DISTRUSTED in error.detail
+                if known and not opened.done():
                     opened.set_exception(self._refusal(error, refused))
                     return
             except (ProtocolError, NotFound) as error:
@@ -117,12 +138,15 @@ class OxiaClient:
 
     def _refusal(self, error: CallFailed, refused: bool) -> AnabranchError:
         server, namespace = self._address
+        if _DISTRUSTED in error.detail:
+            return ConfigError(f"the certificate of Oxia at {server} is not trusted")
         if not refused:
             return NotFound(f"namespace {namespace!r} of Oxia at {server}: {error.detail}")
-        detail = error.detail
-        if self._security.token:
-            detail = detail.replace(self._security.token, "***")
+        detail = self._without_token(error.detail)
         return ConfigError(f"Oxia at {server} does not accept the credentials: {detail}")
+
+    def _without_token(self, said: str) -> str:
+        return said.replace(self._security.token, "***") if self._security.token else said
 
     def _leaders(self) -> list[str]:
         assert self.shard_map is not None
@@ -140,15 +164,27 @@ class OxiaClient:
             self.links_by_number = {link.number: link for link in self.links}
             return
         if shard_map.numbers != self.shard_map.numbers:
-            raise ProtocolError(
-                f"the shards of {self._address.namespace} are others now: open the store again"
+            # Sessions, offsets and keys under way belong to shards that are gone.
+            self._fail(
+                StoreFailed(
+                    f"namespace {self._address.namespace!r} of Oxia has other shards now, as after "
+                    "a split: open the store again"
+                )
             )
+            return
         self.shard_map = shard_map
         for shard in shard_map.shards:
             channel = self._channel(shard.leader)
             link = self.links_by_number[shard.number]
             if link.channel is not channel:
                 link.moved(channel)
+
+    def _fail(self, error: StoreFailed) -> None:
+        _log.warning("oxia_resharded", reason=str(error))
+        self.failure = error
+        for link in self.links:
+            link.drop(error)
+        self.on_failure()
 
     def link_of(self, key: str) -> ShardLink:
         """The way to the shard of a key, or of a partition key."""

@@ -7,10 +7,17 @@ as long as the server keeps it; if it did not, the history has a gap.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Unreachable
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    ProtocolError,
+    StoreFailed,
+    Unreachable,
+)
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.positions import Position, epoch_of, position_of, revision_of
@@ -31,7 +38,11 @@ _KINDS = {
 
 def in_order(batch: pb.NotificationBatch) -> list[pb.NotificationEntry]:
     """The changes of one log entry in the order they were made: puts, then deletes. Pure."""
-    entries = [entry for entry in batch.notifications if keys.is_path(entry.key)]
+    entries = [
+        entry
+        for entry in batch.notifications
+        if keys.is_path(entry.key) or entry.value.type == pb.KEY_RANGE_DELETED
+    ]
     return sorted(
         entries,
         key=lambda entry: (
@@ -62,6 +73,12 @@ def events_of(
     return events
 
 
+def _abandon(future: asyncio.Future[None], _: object = None) -> None:
+    if not future.done():
+        future.set_exception(AlreadyClosed("the metadata store was closed"))
+        future.exception()
+
+
 class Feed:
     """The history of changes as this client sees it."""
 
@@ -72,6 +89,7 @@ class Feed:
         self.epoch = epoch_of([link.number for link in links])
         self._offsets: list[int | None] = [None] * len(links)
         self._missed = [False] * len(links)
+        self._broke: dict[int, str] = {}
         self._early: list[tuple[int, pb.NotificationBatch]] = []
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.history = EventHistory(Revision(self.epoch, 0))
@@ -89,10 +107,22 @@ class Feed:
         self._catching_up: dict[int, asyncio.Future[None]] = {}
 
     async def open(self) -> None:
-        """Find out where every shard is, and follow from there."""
+        """Find out where every shard is, and follow from there.
+
+        Raises:
+            Unreachable: if one of them does not say in time.
+        """
         for place in range(len(self.links)):
             self._tasks.spawn(f"oxia-feed-{place}", self._follow(place))
-        await self._opened
+        try:
+            async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                await asyncio.shield(self._opened)
+        except TimeoutError:
+            place = self._offsets.index(None)
+            reason = self._broke.get(place, "no answer")
+            raise Unreachable(
+                f"Oxia's shard {self.links[place].number} tells nothing of its changes: {reason}"
+            ) from None
         answers = await asyncio.gather(
             *(
                 link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
@@ -103,9 +133,9 @@ class Feed:
             if answer.status == pb.OK and answer.value.isdigit():
                 self._settled[place] = int(answer.value)
 
-    def close(self) -> None:
+    def close(self, error: AnabranchError | None = None) -> None:
         """Let nobody wait any longer."""
-        error = AlreadyClosed("the metadata store was closed")
+        error = error or AlreadyClosed("the metadata store was closed")
         waiting: list[asyncio.Future[Any]] = [item[2] for item in self._awaited]
         for futures in self._wanted.values():
             waiting += futures
@@ -118,7 +148,7 @@ class Feed:
 
     async def _follow(self, place: int) -> None:
         link = self.links[place]
-        while True:
+        while link.over is None:
             offset = None if self._missed[place] else self._offsets[place]
             request = pb.NotificationsRequest(shard=link.number, start_offset_exclusive=offset)
             stream = link.stream("GetNotifications", request, pb.NotificationBatch)
@@ -126,8 +156,10 @@ class Feed:
                 async for batch in stream:
                     self._take(place, batch)
             except CallFailed as error:
+                self._broke[place] = str(error)
                 _log.info("oxia_feed_broke", shard=link.number, reason=str(error))
             except ProtocolError as error:
+                self._broke[place] = str(error)
                 _log.warning("oxia_feed_unreadable", shard=link.number, reason=str(error))
             await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
             await self._check_gap(place)
@@ -139,7 +171,7 @@ class Feed:
             return
         try:
             here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
-        except (Unreachable, AlreadyClosed):
+        except (Unreachable, AlreadyClosed, StoreFailed):
             return
         if not here:
             self._missed[place] = True  # the next marker says where to go on
@@ -190,8 +222,7 @@ class Feed:
         written = {entry.key: entry.value.version_id for entry in batch.notifications}
         for event in events:
             if event.kind is EventKind.DELETED:
-                self.deletions += 1
-                self.lasting.pop(event.path, None)
+                self.deleted(event.path)
             else:
                 self._learn((event.path, written[event.path]), event.revision)
         self.history.publish(events)
@@ -203,6 +234,11 @@ class Feed:
         for future in self._wanted.pop(write, ()):
             if not future.done():
                 future.set_result(revision)
+
+    def deleted(self, path: str) -> None:
+        """This client deleted a node; the notification may take its time."""
+        self.deletions += 1
+        self.lasting.pop(path, None)
 
     def _forget(self) -> None:
         self.deletions += 1
@@ -242,8 +278,11 @@ class Feed:
 
     def _start_catching_up(self, place: int, future: asyncio.Future[None]) -> None:
         del self._catching_up[place]
-        if not self._tasks.closed:
-            self._tasks.spawn("oxia-catch-up", self._catch_up(place, future))
+        if self._tasks.closed:
+            _abandon(future)
+        else:
+            catching_up = self._tasks.spawn("oxia-catch-up", self._catch_up(place, future))
+            catching_up.add_done_callback(partial(_abandon, future))
 
     async def _catch_up(self, place: int, future: asyncio.Future[None]) -> None:
         try:
@@ -255,11 +294,6 @@ class Feed:
                 self._awaited.append((place, keys.offset_of_notifications(later[-1]), reached))
                 self._reached(place)
                 await reached
-        except asyncio.CancelledError:
-            if not future.done():
-                future.set_exception(AlreadyClosed("the metadata store was closed"))
-                future.exception()
-            raise
         except AnabranchError as error:
             if not future.done():
                 future.set_exception(error)

@@ -10,6 +10,7 @@ What is ours alone and no path has keys without a leading slash, where no path c
 from typing import Final
 from urllib.parse import unquote
 
+from anabranch.errors import ProtocolError
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import IndexKey
 
@@ -55,10 +56,6 @@ def is_path(key: str) -> bool:
 def sequence_key(parent: str) -> str:
     """Where the count of a parent's sequential children is kept."""
     return _SEQUENCE + parent
-
-
-SEQUENCES: Final = (_SEQUENCE, "/")
-"""Where the keys of all counts lie, by the server's order; others may lie between."""
 
 
 def parent_of_sequence_key(key: str) -> str | None:
@@ -125,7 +122,7 @@ def notifications_at(offset: int) -> tuple[str, str]:
 
 def offset_of_notifications(key: str) -> int:
     """The offset in the key of a batch."""
-    return int(key.removeprefix(_NOTIFICATIONS), 16)
+    return _number(key, _NOTIFICATIONS)
 
 
 SESSIONS: Final = (_SESSIONS, f"{_SESSIONS}/")
@@ -134,4 +131,13 @@ SESSIONS: Final = (_SESSIONS, f"{_SESSIONS}/")
 
 def session_of_key(key: str) -> int:
     """The number in the key of a session."""
-    return int(key.removeprefix(_SESSIONS), 16)
+    return _number(key, _SESSIONS)
+
+
+def _number(key: str, prefix: str) -> int:
+    try:
+        return int(key.removeprefix(prefix), 16)
+    except ValueError:
+        raise ProtocolError(
+            f"no number in {key[:200]!r}, which should begin with {prefix}"
+        ) from None

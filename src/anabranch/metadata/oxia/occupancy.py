@@ -11,7 +11,7 @@ from contextlib import aclosing
 from functools import partial
 
 from anabranch import limits
-from anabranch.errors import AnabranchError
+from anabranch.errors import AlreadyClosed, AnabranchError
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.shard import ShardLink
@@ -19,6 +19,13 @@ from anabranch.metadata.paths import parent_of
 
 _TOGETHER_MIN = 8
 """Fewer siblings are asked for one by one."""
+
+
+def _abandon(asked: dict[str, asyncio.Future[bool]], _: object = None) -> None:
+    for future in asked.values():
+        if not future.done():
+            future.set_exception(AlreadyClosed("the metadata store was closed"))
+            future.exception()
 
 
 class Occupancy:
@@ -40,8 +47,11 @@ class Occupancy:
 
     def _send(self) -> None:
         asked, self._asked = self._asked, {}
-        if not self._client.tasks.closed:
-            self._client.tasks.spawn("oxia-occupancy", self._answer(asked))
+        if self._client.tasks.closed:
+            _abandon(asked)
+        else:
+            answering = self._client.tasks.spawn("oxia-occupancy", self._answer(asked))
+            answering.add_done_callback(partial(_abandon, asked))
 
     async def _answer(self, asked: dict[str, asyncio.Future[bool]]) -> None:
         try:

@@ -60,6 +60,11 @@ class WriteQueue:
         self._in_flight: deque[list[_Waiting]] = deque()
 
     @property
+    def under_way(self) -> bool:
+        """Whether an answer is expected."""
+        return bool(self._in_flight)
+
+    @property
     def owners(self) -> list[Any]:
         """Whose operations wait or are under way."""
         sent = [item.owner for taken in self._in_flight for item in taken]

@@ -1,9 +1,9 @@
 """Writing exported nodes as they were.
 
 The count of a node's changes is kept exactly, and Oxia's own number is set to the same, which is
-what Pulsar takes for the version. A shard's own counter knows nothing of such numbers: before
-anybody else writes it is pushed above the largest of them, so that no number is ever given twice.
-Times cannot be set: they are those of the copy.
+what Pulsar takes for the version. A shard's own counter knows nothing of such numbers: before they
+are set it is pushed above the largest of them, so that no number is ever given twice, even if the
+copy ends right there. Times cannot be set: they are those of the copy.
 """
 
 import asyncio
@@ -48,6 +48,10 @@ class Restorer:
         self._feed = feed
         self._there: dict[str, None] = {ROOT: None}
         self._largest: dict[int, int] = {}
+        self._pushed: dict[int, int] = {}
+        """For each shard, a number that it has given out."""
+        self._untouched = False
+        """Whether there was no key at all, not even a count of something deleted."""
         self._under_way: deque[_Chunk] = deque()
         self.count = 0
 
@@ -57,6 +61,9 @@ class Restorer:
         chunk_bytes = 0
         # In an empty store nothing is in the way, and nobody needs to look for it.
         empty = not await self._client.keys_in(children_range(ROOT))
+        if empty:
+            kept = await asyncio.gather(*(link.any_in(("", "")) for link in self._client.links))
+            self._untouched = not any(kept)
         try:
             async for record in records:
                 check_record(record)
@@ -75,7 +82,6 @@ class Restorer:
         finally:
             left = [answer for chunk in self._under_way for answer in chunk.answers]
             await asyncio.gather(*left, return_exceptions=True)
-            await asyncio.gather(*map(self._push, self._client.links))
             await self._feed.catch_up_all()
         return self.count
 
@@ -98,10 +104,14 @@ class Restorer:
                     override_modifications_count=record.next_sequence - 1,
                 )
                 self._add(counts, count)
+        if not self._untouched:
+            await asyncio.gather(*map(self._keep_higher_counts, counts.values()))
+        await self._push_all()
         answers = [
             self._client.links_by_number[shard].write(request)
             for part in (counts, requests)
             for shard, request in part.items()
+            if request.puts
         ]
         self._under_way.append(_Chunk(len(chunk), list(requests.values()), answers))
         await self._wait_for(0 if conflict is not None else _CHUNKS_UNDER_WAY_MAX)
@@ -183,16 +193,32 @@ class Restorer:
         for path in missing:
             request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
             self._number(request, 0)
-            writes.append(self._client.write(request))
-        await asyncio.gather(*writes)
+            writes.append(request)
+        await self._push_all()
+        await asyncio.gather(*map(self._client.write, writes))
+
+    async def _keep_higher_counts(self, counts: pb.WriteRequest) -> None:
+        """Leave out what would lower a count, such as that of a parent deleted long ago."""
+        link = self._client.links_by_number[counts.shard]
+        wanted = list(counts.puts)
+        found = await asyncio.gather(*(link.get(pb.GetRequest(key=put.key)) for put in wanted))
+        del counts.puts[:]
+        for put, there in zip(wanted, found, strict=True):
+            count = there.version.modifications_count if there.status == pb.OK else -1
+            if count < put.override_modifications_count:
+                counts.puts.append(put)
+
+    async def _push_all(self) -> None:
+        await asyncio.gather(*map(self._push, self._client.links))
 
     async def _push(self, link: ShardLink) -> None:
-        """Raise the shard's counter above every number that was set on it."""
+        """Raise the shard's counter above every number that is to be set on it."""
         largest = self._largest.get(link.number)
-        if largest is None:
+        if largest is None or largest < self._pushed.get(link.number, -1):
             return
         answer = await link.get(pb.GetRequest(key=keys.LAST_VERSION, include_value=True))
-        last = int(answer.value) if answer.status == pb.OK else -1
+        last = int(answer.value) if answer.status == pb.OK and answer.value.isdigit() else -1
+        self._pushed[link.number] = last
         if last > largest:
             return
         while last <= largest:
@@ -206,4 +232,5 @@ class Restorer:
                     f"shard {link.number} was not pushed above version {largest}: {error}"
                 ) from None
             last = max(put.version.version_id for put in written.puts)
+        self._pushed[link.number] = last
         await link.write(pb.DeleteRequest(key=keys.FILLER))

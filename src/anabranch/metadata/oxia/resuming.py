@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import aclosing
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, Unreachable
+from anabranch.errors import AlreadyClosed, StoreFailed, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.feed import Feed, events_of
@@ -99,7 +99,7 @@ class ResumedWatch:
                 # The server is away; changes are told when it is back.
                 await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX)
                 continue
-            except AlreadyClosed:
+            except (AlreadyClosed, StoreFailed):
                 raise StopAsyncIteration from None
             self._follow(events)
         while self._older:

@@ -132,14 +132,23 @@ class SessionKeeper:
             raise Unreachable(f"no session at Oxia: {error}") from None
         self._keeping = tasks.spawn("oxia-session", self._keep())
 
-    async def close(self) -> None:
-        """End the session, and with it its records."""
+    def give_up(self) -> None:
+        """The session cannot be kept, and there will be no other one."""
         self._alive = False
         if self._keeping is not None:
             self._keeping.cancel()
-            await asyncio.wait([self._keeping])
-        await self._end_everywhere()
-        self.news.close()
+        self.news.publish(SessionEvent.SESSION_LOST)
+
+    async def close(self) -> None:
+        """End the session, and with it its records."""
+        self._alive = False
+        try:
+            if self._keeping is not None:
+                self._keeping.cancel()
+                await asyncio.wait([self._keeping])
+            await self._end_everywhere()
+        finally:
+            self.news.close()
 
     async def _begin(self) -> None:
         number = 1 + self._runtime.entropy.below(2**62)

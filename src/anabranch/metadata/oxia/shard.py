@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
@@ -15,10 +16,12 @@ from anabranch.errors import (
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.requests import SERVICE, M, WriteOperation, WriteQueue, parse
-from anabranch.runtime.channels import CallFailed, Channel, Exchange
+from anabranch.runtime.channels import CallFailed, Channel, Exchange, Replies
 from anabranch.runtime.tasks import Tasks
 
 T = TypeVar("T")
+_CLOSED: Final = "the metadata store was closed"
+Reads = list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]
 
 
 def _settle(future: asyncio.Future[Any], error: AnabranchError) -> None:
@@ -38,9 +41,13 @@ class ShardLink:
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(number)
         self._wake = asyncio.Event()
-        self._exchange: Exchange | None = None
-        self._gets: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]] = []
-        self._closed = False
+        self._writing: asyncio.Task[Any] | None = None
+        self._heard_s = 0.0
+        """When the last answer to a write came, or the first of those under way was sent."""
+        self._streams: dict[Replies, None] = {}
+        self._gets: Reads = []
+        self.over: AnabranchError | None = None
+        """Why nothing is sent any more."""
         tasks.spawn(f"oxia-writes-{number}", self._write_on())
 
     @property
@@ -49,18 +56,27 @@ class ShardLink:
         return self._channel
 
     def moved(self, channel: Channel) -> None:
-        """Another server leads the shard now."""
+        """Another server leads the shard now: what is under way is asked again, or lost."""
         self._channel = channel
-        if self._exchange is not None:
-            self._exchange.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+        for replies in list(self._streams):
+            replies.cancel()
 
     async def close(self) -> None:
         """Wait for writes under way; those who ask afterwards are refused."""
-        self._closed = True
+        self.over = self.over or AlreadyClosed(_CLOSED)
         if owners := self._queue.owners:
             await asyncio.wait(owners, timeout=limits.OXIA_OPEN_S_MAX)
-        self._lost("the store was closed before the answer")
-        self._give_up(AlreadyClosed("the metadata store was closed"))
+        self.drop()
+
+    def drop(self, error: AnabranchError | None = None) -> None:
+        """Let nobody wait any longer; it is over because of an error, or because it was closed."""
+        self.over = self.over or error or AlreadyClosed(_CLOSED)
+        self._lost(str(self.over))
+        self._give_up(self.over)
+        for replies in list(self._streams):
+            replies.cancel()
 
     # --- single calls -------------------------------------------------------------------------
 
@@ -74,10 +90,12 @@ class ShardLink:
     async def stream(self, method: str, request: Any, answer: type[M]) -> AsyncIterator[M]:
         """One request, many answers; `CallFailed` if they break off."""
         replies = self._channel.stream(SERVICE + method, request.SerializeToString())
+        self._streams[replies] = None
         try:
             async for data in replies:
                 yield parse(answer, data)
         finally:
+            del self._streams[replies]
             replies.cancel()
 
     async def again(self, what: str, attempt: Callable[[], Any]) -> Any:
@@ -90,7 +108,7 @@ class ShardLink:
         last_error = "no answer"
         try:
             async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
-                while not self._closed:
+                while self.over is None:
                     try:
                         return await attempt()
                     except CallFailed as error:
@@ -99,15 +117,15 @@ class ShardLink:
                     delay_s = min(2 * delay_s, limits.METADATA_RECONNECT_DELAY_S_MAX)
         except TimeoutError:
             raise Unreachable(f"Oxia's shard {self.number}, {what}: {last_error}") from None
-        raise AlreadyClosed("the metadata store was closed")
+        raise self.over or AlreadyClosed(_CLOSED)
 
     # --- reading ------------------------------------------------------------------------------
 
     def get(self, request: pb.GetRequest) -> asyncio.Future[pb.GetResponse]:
         """Look a key up, together with whatever else is looked up in this turn of the loop."""
         future: asyncio.Future[pb.GetResponse] = self._loop.create_future()
-        if self._closed:
-            _settle(future, AlreadyClosed("the metadata store was closed"))
+        if self.over is not None:
+            _settle(future, self.over)
             return future
         if not self._gets:
             self._loop.call_soon(self._send_gets)
@@ -118,10 +136,17 @@ class ShardLink:
         gets, self._gets = self._gets, []
         for start in range(0, len(gets), limits.OXIA_REQUEST_OPERATIONS_MAX):
             part = gets[start : start + limits.OXIA_REQUEST_OPERATIONS_MAX]
-            if not self._tasks.closed:
-                self._tasks.spawn("oxia-read", self._read(part))
+            if self._tasks.closed:
+                self._abandon(part)
+            else:
+                reading = self._tasks.spawn("oxia-read", self._read(part))
+                reading.add_done_callback(partial(self._abandon, part))
 
-    async def _read(self, part: list[tuple[pb.GetRequest, asyncio.Future[pb.GetResponse]]]) -> None:
+    def _abandon(self, part: Reads, _: object = None) -> None:
+        for _, future in part:
+            _settle(future, AlreadyClosed(_CLOSED))
+
+    async def _read(self, part: Reads) -> None:
         request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])
 
         async def attempt() -> list[pb.GetResponse]:
@@ -139,10 +164,6 @@ class ShardLink:
             for _, future in part:
                 _settle(future, error)
             return
-        finally:
-            if self._tasks.closed:
-                for _, future in part:
-                    _settle(future, AlreadyClosed("the metadata store was closed"))
         for (_, future), answer in zip(part, found, strict=True):
             if not future.done():
                 future.set_result(answer)
@@ -228,8 +249,8 @@ class ShardLink:
         `Unreachable` if it was not sent.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._closed:
-            _settle(future, AlreadyClosed("the metadata store was closed"))
+        if self.over is not None:
+            _settle(future, self.over)
             return future
         if isinstance(operation, pb.WriteRequest):
             self._queue.add_whole(operation, future)
@@ -242,37 +263,55 @@ class ShardLink:
     async def _write_on(self) -> None:
         while True:
             await self._wake.wait()
-            try:
-                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
-                    await self._channel.ready()
-            except TimeoutError:
-                self._wake.clear()
-                self._give_up(Unreachable(f"the leader of Oxia's shard {self.number} is away"))
-                continue
-            headers = (("shard-id", str(self.number)), ("namespace", self._namespace))
-            exchange = self._exchange = self._channel.exchange(SERVICE + "WriteStream", headers)
-            reader = self._tasks.spawn(f"oxia-answers-{self.number}", self._read_answers(exchange))
-            try:
-                await self._send_on(exchange, reader)
-            finally:
-                self._exchange = None
-                exchange.cancel()
-                self._lost("the stream of writes broke")
+            # A task of its own, so that it can be ended wherever it waits.
+            self._writing = self._tasks.spawn(f"oxia-stream-{self.number}", self._write_stream())
+            await asyncio.wait([self._writing])
+            self._writing = None
             await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
+
+    async def _write_stream(self) -> None:
+        channel = self._channel
+        try:
+            async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                await channel.ready()
+        except TimeoutError:
+            self._wake.clear()
+            self._give_up(Unreachable(f"the leader of Oxia's shard {self.number} is away"))
+            return
+        headers = (("shard-id", str(self.number)), ("namespace", self._namespace))
+        exchange = channel.exchange(SERVICE + "WriteStream", headers)
+        reader = self._tasks.spawn(f"oxia-answers-{self.number}", self._read_answers(exchange))
+        try:
+            await self._send_on(exchange, reader)
+        except TimeoutError:
+            self._lost(f"nobody answered for {limits.OXIA_CALL_S_MAX} s")
+        finally:
+            exchange.cancel()
+            self._lost("the stream of writes broke")
 
     async def _send_on(self, exchange: Exchange, reader: asyncio.Task[Any]) -> None:
         while not reader.done():
             self._wake.clear()
+            if not self._queue.under_way:
+                self._heard_s = self._loop.time()
             while (request := self._queue.take()) is not None:
                 try:
-                    await exchange.send(request.SerializeToString())
+                    async with self._patience():
+                        await exchange.send(request.SerializeToString())
                 except CallFailed:
                     return
-            await self._wake.wait()
+            async with self._patience():
+                await self._wake.wait()
+
+    def _patience(self) -> asyncio.Timeout:
+        """A server that answers pings may still have lost those who store what it is sent."""
+        until_s = self._heard_s + limits.OXIA_CALL_S_MAX
+        return asyncio.timeout_at(until_s if self._queue.under_way else None)
 
     async def _read_answers(self, exchange: Exchange) -> None:
         try:
             async for data in exchange:
+                self._heard_s = self._loop.time()
                 for future, answer in self._queue.answered(parse(pb.WriteResponse, data)):
                     if not future.done():
                         future.set_result(answer)

@@ -65,6 +65,9 @@ class OxiaStore:
         self._closed = False
         self._writes = 0
         self._idle = asyncio.Event()
+        client.on_failure = self._failed
+        if client.failure is not None:
+            self._failed()
 
     @classmethod
     async def open(
@@ -97,8 +100,13 @@ class OxiaStore:
 
     @property
     def failure(self) -> AnabranchError | None:
-        """See `MetadataStore.failure`: a server that is away may come back."""
-        return None
+        """See `MetadataStore.failure`: a server that is away may come back, a shard may not."""
+        return self._client.failure
+
+    def _failed(self) -> None:
+        self._sessions.give_up()
+        self._feed.close(self._client.failure)
+        self._feed.history.end(self._readership)
 
     @property
     def session(self) -> int:
@@ -135,7 +143,10 @@ class OxiaStore:
                     request = pb.SessionRequest(
                         shard=link.number, session_id=keys.session_of_key(key)
                     )
-                    await link.ask("CloseSession", request, pb.SessionResponse)
+                    try:
+                        await link.ask("CloseSession", request, pb.SessionResponse)
+                    except CallFailed as error:
+                        raise Unreachable(f"session {session} was not ended: {error}") from None
                     ended = True
         if not ended:
             raise NotFound(f"no session {session}")
@@ -145,19 +156,25 @@ class OxiaStore:
         if self._closed:
             return
         self._closed = True
-        if self._writes:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
-                    await self._idle.wait()
-        await asyncio.gather(*(link.close() for link in self._client.links))
-        await self._sessions.close()
-        self._feed.history.end(self._readership)
-        self._feed.close()
-        await self._client.close()
+        try:
+            if self._writes:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
+                        await self._idle.wait()
+            await asyncio.gather(*(link.close() for link in self._client.links))
+            await self._sessions.close()
+        finally:
+            self._feed.history.end(self._readership)
+            self._feed.close()
+            for link in self._client.links:
+                link.drop()
+            await self._client.close()
 
     def _check_open(self) -> None:
         if self._closed:
             raise AlreadyClosed("the metadata store was closed")
+        if self._client.failure is not None:
+            raise self._client.failure
 
     # --- reading ------------------------------------------------------------------------------
 

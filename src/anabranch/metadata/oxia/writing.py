@@ -9,9 +9,11 @@ runs after the answer.
 """
 
 import asyncio
+from contextlib import suppress
 
 from anabranch import limits
 from anabranch.errors import (
+    AlreadyClosed,
     AnabranchError,
     BadVersion,
     ConflictError,
@@ -22,6 +24,8 @@ from anabranch.errors import (
     NotFound,
     OutcomeUnknown,
     SessionExpired,
+    StoreFailed,
+    Unreachable,
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.entries import NOBODY
@@ -286,6 +290,9 @@ class Writer:
             request = pb.DeleteRequest(key=path, expected_version_id=found.version.life)
             answer: pb.DeleteResponse = await self._client.write(request)
             if answer.status == pb.OK:
-                await self._feed.catch_up(self._client.place_of(path))
+                self._feed.deleted(path)
+                # It is deleted, whether or not its notification can be waited for.
+                with suppress(Unreachable, AlreadyClosed, StoreFailed):
+                    await self._feed.catch_up(self._client.place_of(path))
                 return
         raise ConflictError(f"{path} changes too often to be deleted")

@@ -7,7 +7,7 @@ from enum import Enum
 from anabranch.errors import InputError
 from anabranch.metadata.paths import order_key
 from anabranch.metadata.store import Record
-from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
 
 
 class Kind(Enum):
@@ -34,11 +34,15 @@ async def compare(
     left: AsyncIterator[Record],
     right: AsyncIterator[Record],
     *,
+    keepings: tuple[Keeping, Keeping] = (EVERYTHING, EVERYTHING),
     content_only: bool = False,
     times: bool = False,
     ephemerals: bool = False,
 ) -> AsyncIterator[Difference]:
     """Every difference, in path order.
+
+    The two `keepings` are of the stores that the trees are in. A version or sequence number that a
+    store could not keep when the one tree was copied to the other is no difference.
 
     Raises:
         InputError: if one of the two does not come in path order.
@@ -55,31 +59,59 @@ async def compare(
             yield Difference(Kind.ONLY_RIGHT, theirs.record.path, None, theirs.record)
             await theirs.advance()
         else:
-            fields = _fields(ours.record, theirs.record, content_only=content_only, times=times)
+            fields = _content(ours.record, theirs.record)
+            if not content_only:
+                fields += _numbers(ours.record, theirs.record, *keepings)
+                fields += _details(ours.record, theirs.record)
+            if times and _times(ours.record) != _times(theirs.record):
+                fields.append("times")
             if fields:
-                yield Difference(Kind.DIFFERS, ours.record.path, ours.record, theirs.record, fields)
+                yield Difference(
+                    Kind.DIFFERS, ours.record.path, ours.record, theirs.record, tuple(fields)
+                )
             await ours.advance()
             await theirs.advance()
 
 
-def _fields(left: Record, right: Record, *, content_only: bool, times: bool) -> tuple[str, ...]:
+def _content(left: Record, right: Record) -> list[str]:
     found = []
     if left.value != right.value:
         found.append("value")
     if (left.session is None) != (right.session is None):
         found.append("ephemeral")
-    if not content_only:
-        if left.native_version != right.native_version:
-            found.append("version")
-        if left.next_sequence != right.next_sequence:
-            found.append("sequence")
-        if set(left.indexes) != set(right.indexes):
-            found.append("indexes")
-        if left.access != right.access:
-            found.append("access")
-    if times and (left.created_ms, left.modified_ms) != (right.created_ms, right.modified_ms):
-        found.append("times")
-    return tuple(found)
+    return found
+
+
+def _details(left: Record, right: Record) -> list[str]:
+    found = []
+    if set(left.indexes) != set(right.indexes):
+        found.append("indexes")
+    if left.access != right.access:
+        found.append("access")
+    return found
+
+
+def _times(record: Record) -> tuple[int, int]:
+    return record.created_ms, record.modified_ms
+
+
+def _numbers(left: Record, right: Record, lefts: Keeping, rights: Keeping) -> list[str]:
+    """Version and sequence, if a copy from the left to the right cannot have made the difference.
+
+    Nor one from the right to the left, where it is known exactly what that makes of a number.
+    """
+    versions = [(right, rights.version_after(left))]
+    sequences = [(right, rights.sequence_after(left))]
+    if not lefts.sequences_may_grow:
+        versions.append((left, lefts.version_after(right)))
+        sequences.append((left, lefts.sequence_after(right)))
+    found = []
+    if not any(copy.native_version == made for copy, made in versions):
+        found.append("version")
+    grown = rights.sequences_may_grow and right.next_sequence > left.next_sequence
+    if not grown and not any(copy.next_sequence == made for copy, made in sequences):
+        found.append("sequence")
+    return found
 
 
 class _InOrder:

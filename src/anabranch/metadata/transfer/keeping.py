@@ -46,11 +46,30 @@ class Keeping:
         """Why a store cannot hold a record at all; None if it can."""
         return None if self.ensemble is None else _why_not_on_zookeeper(self.ensemble, record)
 
+    def version_after(self, record: Record) -> int:
+        """The version that a node has after `restore`."""
+        version = record.native_version
+        if self.sequences_count_as_versions and not record.value:
+            return max(version, record.next_sequence - 1)
+        if self.native_version_max is None or version <= self.native_version_max:
+            return version
+        return 1 if record.path == ROOT else 0
+
     def keeps_version(self, record: Record) -> bool:
         """Whether a node has its version still after `restore`."""
-        if self.sequences_count_as_versions and not record.value:
-            return record.next_sequence <= record.native_version + 1
-        return self.native_version_max is None or record.native_version <= self.native_version_max
+        return self.version_after(record) == record.native_version
+
+    def sequence_after(self, record: Record) -> int:
+        """The next sequence number that an export tells of a node after `restore`, or less."""
+        version = self.version_after(record)
+        if self.sequences_count_as_versions and version and not record.value:
+            return max(record.next_sequence, version + 1)
+        return record.next_sequence
+
+    @property
+    def sequences_may_grow(self) -> bool:
+        """Whether `sequence_after` is only the least: other children count, too."""
+        return not self.sequences and not self.sequences_count_as_versions
 
 
 EVERYTHING: Final = Keeping()

@@ -87,6 +87,9 @@ class VersionMapWriter:
         """
         unfinished = f"{self._path}{_UNFINISHED}"
         try:
+            if not await self._disk.exists(unfinished) and await self._disk.exists(self._path):
+                # The copy was interrupted between its last two steps.
+                await self._disk.rename(self._path, posixpath.basename(unfinished))
             self._file = await self._disk.open(unfinished)
             content = await self._file.read_at(0, size_bytes)
             if len(content) < size_bytes or not content.startswith(HEAD):

@@ -90,7 +90,7 @@ def _request_limit(url: str, options: dict[str, str]) -> int:
     value = options.get(_REQUEST_LIMIT)
     if value is None:
         return limits.ZOOKEEPER_REQUEST_BYTES
-    if not (value.isascii() and value.isdigit()) or not (
+    if not (value.isascii() and value.isdigit() and len(value) < 20) or not (
         limits.ZOOKEEPER_REQUEST_BYTES_MIN <= int(value) <= limits.ZOOKEEPER_REQUEST_BYTES_MAX
     ):
         raise ConfigError(
@@ -117,6 +117,7 @@ def _parse(url: str, part: str) -> Address:
         host, port = part, str(DEFAULT_PORT)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= 65535:
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not host or not is_number or not 0 < int(port) <= 65535:
         raise ConfigError(f"{part!r} in {url!r} is not HOST:PORT")
     return Address(host, int(port))

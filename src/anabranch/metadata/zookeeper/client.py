@@ -11,6 +11,7 @@ from anabranch import limits
 from anabranch.errors import (
     ConfigError,
     InputError,
+    NotFound,
     OutcomeUnknown,
     ProtocolError,
     Unreachable,
@@ -72,17 +73,31 @@ class ZooKeeperClient:
         """See `Link.open`."""
         await self.link.open()
 
-    async def make_chroot(self) -> None:
-        """Make the chroot if it is missing, and what is above it."""
+    async def find_chroot(self, *, make: bool) -> None:
+        """See that the chroot is there; make it, and what is above it, only if told to.
+
+        Raises:
+            NotFound: if it is missing.
+        """
         if self.chroot == ROOT:
             return
+        try:
+            await self.link.call(requests.sync(self.chroot))
+            await self.link.call(requests.exists(self.chroot))
+            return
+        except Refusal as refusal:
+            if refusal.code != Code.NO_NODE:
+                raise
+        if not make:
+            names = ",".join(map(str, self.servers))
+            raise NotFound(f"there is no node {self.chroot} in ZooKeeper at {names}")
         for full in (*ancestors_of(self.chroot), self.chroot):
             await self._make_if_missing(full)
 
     async def _make_if_missing(self, full: str) -> None:
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             try:
-                await self.link.call(requests.create(full, b""))
+                await self.link.call(requests.create(full, b"", acl=self.new_acl))
             except OutcomeUnknown:
                 continue  # whether it was made then or now makes no difference
             except Refusal as refusal:

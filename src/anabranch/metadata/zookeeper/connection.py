@@ -63,7 +63,16 @@ class Call:
     def lose(self, why: str) -> None:
         """Answer that there will be no answer."""
         if self.sent and self.request.writes:
-            self.fail(OutcomeUnknown(f"{why}; the write may or may not have been carried out"))
+            hint = ""
+            if len(self.request.body) >= limits.ZOOKEEPER_REQUEST_BYTES_MIN:
+                # A server hangs up on what is too long for it, and says nothing.
+                hint = (
+                    f". It has {len(self.request.body)} bytes: if the servers' jute.maxbuffer is "
+                    "lower, set it in the URL"
+                )
+            self.fail(
+                OutcomeUnknown(f"{why}; the write may or may not have been carried out{hint}")
+            )
         else:
             self.fail(Unreachable(why))
 
@@ -77,8 +86,8 @@ class Listener(Protocol):
     def answered(self, zxid: int) -> None:
         """An answer showed this point of history."""
 
-    def rearmed(self, zxid: int) -> None:
-        """The watches of an earlier connection are in place again as of this point."""
+    def rearmed(self, zxid: int, error: int) -> None:
+        """The watches of an earlier connection are in place again as of this point, or refused."""
 
     def writable_again(self) -> None:
         """More may be sent."""
@@ -118,7 +127,7 @@ class ServerConnection:
         except AnabranchError as error:
             _log.warning("zookeeper_broke_rules", reason=str(error))
             self._fail_first(error)
-            self.abort()
+            self.abort(error)
         if changes:
             self._listener.changed(changes)
 
@@ -173,7 +182,7 @@ class ServerConnection:
         if header.xid == requests.AUTH_XID:
             self._identified(header.error)
         elif header.xid == requests.SET_WATCHES_XID:
-            self._listener.rearmed(header.zxid)
+            self._listener.rearmed(header.zxid, header.error)
         else:
             self._answer(header.xid, header.zxid, header.error, reader)
 
@@ -258,11 +267,11 @@ class ServerConnection:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def abort(self) -> None:
+    def abort(self, reason: AnabranchError | None = None) -> None:
         """End the connection at once."""
         if self._connection is not None:
             self._connection.abort()
-        self._end()
+        self._end(reason)
 
     def take_unanswered(self) -> list[Call]:
         """The requests that this connection will not answer any more, in order."""
@@ -270,10 +279,10 @@ class ServerConnection:
         self._sent.clear()
         return found
 
-    def _end(self) -> None:
+    def _end(self, reason: AnabranchError | None = None) -> None:
         for waiting in (self.welcome, self.authenticated):
             if not waiting.done():
-                waiting.set_exception(Unreachable("the connection was lost"))
+                waiting.set_exception(reason or Unreachable("the connection was lost"))
                 waiting.exception()
         if not self.lost.done():
             self.lost.set_result(None)

@@ -25,7 +25,7 @@ from anabranch.metadata.zookeeper.connection import Call, ServerConnection
 from anabranch.metadata.zookeeper.digest_md5 import DigestMd5
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal
 from anabranch.metadata.zookeeper.requests import Request, WatchMode
-from anabranch.metadata.zookeeper.session import Begun, Duty, Session
+from anabranch.metadata.zookeeper.session import NOBODY, Begun, Duty, Session
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Tls
 from anabranch.runtime.tasks import Tasks
@@ -69,6 +69,8 @@ class Link:
         self._flush_scheduled = False
         self._closing = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._announced = NOBODY
+        """The session that listeners know of."""
         self._last_error = "nobody has answered yet"
 
     # --- life ---------------------------------------------------------------------------------
@@ -97,13 +99,17 @@ class Link:
         """Finish what is under way, end the session, let go of the connection."""
         if self._closing:
             return
-        if self._connection is not None:
-            # Answers come in order: this one comes behind all that is under way.
-            farewell = self.ask(requests.close())
-            self._closing = True
-            await asyncio.wait([farewell.answer], timeout=self.session.timeout_s)
+        # Answers come in order: this one comes behind all that is under way.
+        farewell = None if self._connection is None else self.ask(requests.close())
         self._closing = True
-        await self._tasks.close()
+        try:
+            if farewell is not None:
+                await asyncio.wait([farewell.answer], timeout=self.session.timeout_s)
+        finally:
+            self._let_go()
+            await self._tasks.close()
+
+    def _let_go(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.abort()
@@ -152,7 +158,7 @@ class Link:
     def _flush(self) -> None:
         self._flush_scheduled = False
         connection = self._connection
-        if connection is None or not connection.writable:
+        if connection is None or connection.lost.done() or not connection.writable:
             return
         calls: list[Call] = []
         room = limits.ZOOKEEPER_UNANSWERED_MAX - connection.unanswered
@@ -183,8 +189,15 @@ class Link:
         if self._queue:
             self._schedule_flush()
 
-    def rearmed(self, zxid: int) -> None:
+    def rearmed(self, zxid: int, error: int) -> None:
         """See `Listener.rearmed`."""
+        if error:
+            # Another server may be newer; without watches this one is of no use.
+            _log.warning("zookeeper_refused_watches", reason=str(Refusal(error)))
+            self._on_gap(max(zxid, self.session.zxid_seen))
+            assert self._connection is not None
+            self._connection.abort()
+            return
         # Watches tell nothing of what happened between two connections.
         if zxid != self._told_to:
             self._on_gap(zxid)
@@ -231,10 +244,9 @@ class Link:
                 welcome = await connection.welcome
                 if asked_for and not self.session.alive:
                     raise Unreachable("the session was given up while it was taken up again")
-                begun = self.session.welcomed(asked_for, welcome, sent_s)
-                if begun is not Begun.EXPIRED:
+                if self.session.welcomed(asked_for, welcome, sent_s) is not Begun.EXPIRED:
                     await self._identify(connection)
-                    self._attached(connection, begun)
+                    self._attached(connection)
                     return connection
                 self._session_lost("ZooKeeper has ended the session")
         except TimeoutError:
@@ -275,8 +287,10 @@ class Link:
         else:
             _log.warning("zookeeper_refused", reason=str(error))
 
-    def _attached(self, connection: ServerConnection, begun: Begun) -> None:
+    def _attached(self, connection: ServerConnection) -> None:
         self._connection = connection
+        goes_on = self.session.number == self._announced
+        self._announced = self.session.number
         if self.watches:
             by_mode = {
                 mode: [path for path, wanted in self.watches.items() if wanted is mode]
@@ -288,7 +302,7 @@ class Link:
         self._flush()
         if not self._opened.done():
             self._opened.set_result(None)
-        elif begun is Begun.RESUMED:
+        elif goes_on:
             self.news.publish(SessionEvent.RECONNECTED)
         else:
             self.news.publish(SessionEvent.SESSION_REESTABLISHED)

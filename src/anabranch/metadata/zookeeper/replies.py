@@ -81,7 +81,8 @@ class ZStat(NamedTuple):
     @property
     def creates(self) -> int:
         """How many children were ever created: the number of the next sequential one."""
-        return (self.cversion + self.num_children) // 2
+        # Twice the number, less the children, in 32 bits: from 2**30 on the sign bit is part of it.
+        return ((self.cversion + self.num_children) & 0xFFFFFFFF) // 2
 
 
 class Header(NamedTuple):

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError
+from anabranch.errors import AlreadyClosed, AnabranchError, InvalidPath
 from anabranch.metadata.operation_checks import check_operation
 from anabranch.metadata.paths import ROOT, check_path, parent_of
 from anabranch.metadata.session_news import SessionListener
@@ -34,7 +34,13 @@ from anabranch.metadata.zookeeper.batching import Wave, waves
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.exporting import export
 from anabranch.metadata.zookeeper.indexing import IndexNodes
-from anabranch.metadata.zookeeper.naming import events_of, revision_of, shown, stat_of
+from anabranch.metadata.zookeeper.naming import (
+    events_of,
+    is_hidden,
+    revision_of,
+    shown,
+    stat_of,
+)
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.restoring import Restoring
 from anabranch.metadata.zookeeper.walking import Walk
@@ -82,6 +88,7 @@ class ZooKeeperStore:
         session_timeout_s: float = limits.METADATA_SESSION_TIMEOUT_S,
         identities: Sequence[tuple[str, bytes]] = (),
         tls: Tls | None = None,
+        may_make: bool = True,
     ) -> "ZooKeeperStore":
         """Connect to a server of `zk:host:port,.../chroot`; make the chroot if it is missing.
 
@@ -92,16 +99,18 @@ class ZooKeeperStore:
             identities: pairs such as ("digest", b"user:password") to act as; with "sasl" the
                 password is proven by DIGEST-MD5 and not sent.
             tls: instead of the options in the URL.
+            may_make: whether a missing chroot is made; otherwise it is refused.
 
         Raises:
             ConfigError: if the URL is wrong, or the credentials are.
+            NotFound: if the chroot is missing and must not be made.
             Unreachable: if no server answers.
         """
         store = cls(runtime, url, session_timeout_s, identities, tls)
         await store.client.open()
         try:
-            await store.client.make_chroot()
-            store._history = EventHistory(revision_of(await store.client.watch(ROOT)))
+            await store.client.find_chroot(make=may_make)
+            store._history.begin(revision_of(await store.client.watch(ROOT)))
         except Refusal as refusal:
             await store.client.close()
             raise meaning(refusal, store.client.chroot) from None
@@ -142,8 +151,10 @@ class ZooKeeperStore:
         if self._closed:
             return
         self._closed = True
-        await self.client.close()
-        self._history.end(self._readership)
+        try:
+            await self.client.close()
+        finally:
+            self._history.end(self._readership)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -192,9 +203,12 @@ class ZooKeeperStore:
         return self._scan(check_path(prefix))
 
     async def _scan(self, prefix: str) -> AsyncIterator[Node]:
-        async for page in Walk(self.client).pages(prefix):
-            for path, value, stat, _ in page:
-                yield self._node(path, value, stat)
+        try:
+            async for page in Walk(self.client).pages(prefix):
+                for path, value, stat, _ in page:
+                    yield self._node(path, value, stat)
+        except Refusal as refusal:
+            raise meaning(refusal, f"a node at or below {prefix}") from None
 
     def scan_index(
         self, index: str, first: str = "", last: str | None = None
@@ -262,6 +276,13 @@ class ZooKeeperStore:
 
     # --- writing ------------------------------------------------------------------------------
 
+    def _check(self, operation: Operation) -> None:
+        check_operation(operation)
+        if is_hidden(operation.path, at_top=self._at_top):
+            raise InvalidPath(
+                f"the name is reserved in a store on ZooKeeper: {operation.path[:80]!r}"
+            )
+
     async def put(
         self,
         path: str,
@@ -276,7 +297,7 @@ class ZooKeeperStore:
         """See `MetadataStore.put`."""
         self._check_open()
         put = Put(path, value, expected, ephemeral, sequential, indexes, guard)
-        check_operation(put)
+        self._check(put)
         stat = await self._writer.write(put)
         assert stat is not None
         return stat
@@ -287,7 +308,7 @@ class ZooKeeperStore:
         """See `MetadataStore.delete`."""
         self._check_open()
         delete = Delete(path, expected, guard)
-        check_operation(delete)
+        self._check(delete)
         await self._writer.write(delete)
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
@@ -297,7 +318,7 @@ class ZooKeeperStore:
         checked: list[tuple[int, Operation]] = []
         for place, operation in enumerate(operations):
             try:
-                check_operation(operation)
+                self._check(operation)
                 checked.append((place, operation))
             except AnabranchError as refusal:
                 outcomes[place] = refusal

@@ -98,17 +98,27 @@ class Writer:
                 return stat, True
         return stat, False
 
+    async def _stat_bound(
+        self, path: str, version: Version
+    ) -> tuple[ZStat | None, bool, int | None]:
+        """As `_stat_if`, and the session outside of which a write would meet another life.
+
+        A node of our own session goes with it; whoever makes the next one begins at 0 again.
+        """
+        session = self._client.link.session.number
+        stat, holds = await self._stat_if(path, version)
+        return stat, holds, session if stat is not None and stat.owner == session else None
+
     async def _check_guard(self, guard: Guard | None) -> int | None:
         """Refuse a guard that does not hold; the session that a write under it is bound to."""
         if guard is None:
             return None
-        session = self._client.link.session.number
-        stat, holds = await self._stat_if(guard.path, guard.version)
+        stat, holds, session = await self._stat_bound(guard.path, guard.version)
         if stat is None:
             raise Fenced(f"the guard {guard.path} is gone: this writer was replaced")
         if not holds:
             raise _fenced(guard)
-        return session if stat.owner == session else None
+        return session
 
     async def _send(
         self,
@@ -120,17 +130,41 @@ class Writer:
         """Send a write with its guard, and with what has to happen in the same moment."""
         if guard is None and not beside:
             return await self._client.send(request, session=session)
-        checks = () if guard is None else (_check(self._client, guard),)
-        parts = await self._client.multi([*checks, request, *beside], session=session)
+        if guard is None:
+            parts = await self._client.multi([request, *beside], session=session)
+            return self._done(parts, None)
+        answer, lives = await asyncio.gather(
+            self._client.multi([_check(self._client, guard), request, *beside], session=session),
+            self._still_lives(guard),
+            return_exceptions=True,
+        )
+        if isinstance(answer, BaseException):
+            raise answer
+        done: T = self._done(answer, guard)
+        if lives is not True:
+            raise OutcomeUnknown(
+                f"the guard {guard.path} was made anew while this was written, or cannot be read: "
+                "the write may be there, but its writer may have been replaced before"
+            )
+        return done
+
+    async def _still_lives(self, guard: Guard) -> bool:
+        """Asked behind a write, on the same connection: a life that is over does not come back."""
+        stat = await self._stat(guard.path)
+        return stat is not None and stat.czxid == guard.version.life
+
+    def _done(self, parts: list[Part], guard: Guard | None) -> T:  # type: ignore[type-var]
+        """The answer to the write among the parts of a multi, or its refusal."""
+        checks = 0 if guard is None else 1
         for place, part in enumerate(parts):
             if isinstance(part, Refusal) and part.code not in _ROLLED_BACK:
                 if guard is not None and place == 0:
                     raise _fenced(guard)
-                if place > len(checks) and part.code in (Code.NO_NODE, Code.NODE_EXISTS):
+                if place > checks and part.code in (Code.NO_NODE, Code.NODE_EXISTS):
                     self._indexes.look_again()
                     raise _BesideRefused
                 raise part
-        return _result(parts[len(checks)])
+        return parts[checks]  # type: ignore[return-value]
 
     # --- put ----------------------------------------------------------------------------------
 
@@ -172,8 +206,8 @@ class Writer:
             )
 
     async def _put_over(self, put: Put, version: Version, session: int | None) -> Stat:
-        _, holds = await self._stat_if(put.path, version)
-        found = await self._set(put, session, version) if holds else None
+        _, holds, own = await self._stat_bound(put.path, version)
+        found = await self._set(put, session or own, version) if holds else None
         if found is None:
             raise BadVersion(put.path)
         if found.version.life != version.life:
@@ -284,11 +318,11 @@ class Writer:
         if path == ROOT:
             raise InvalidPath("the root '/' cannot be deleted")
         session = await self._check_guard(delete.guard)
-        native = -1
+        native, own = -1, None
         if delete.expected is not ANY:
             expected = delete.expected
             if isinstance(expected, Version):
-                stat, holds = await self._stat_if(path, expected)
+                stat, holds, own = await self._stat_bound(path, expected)
                 native = expected.native
             else:
                 stat, holds = await self._stat(path), False
@@ -297,7 +331,11 @@ class Writer:
             if not holds:
                 raise BadVersion(path)
         try:
-            await self._send(self._client.op_delete(path, native), delete.guard, session)
+            await self._send(self._client.op_delete(path, native), delete.guard, session or own)
+        except SessionExpired:
+            if own is None:
+                raise
+            raise BadVersion(path, "it goes with the session that it belonged to") from None
         except Refusal as refusal:
             if refusal.code == Code.NO_NODE:
                 raise _nothing_at(path) from None
@@ -322,7 +360,3 @@ def _fenced(guard: Guard) -> Fenced:
 
 def _check(client: ZooKeeperClient, guard: Guard) -> Request[None]:
     return client.op_check(guard.path, guard.version.native)
-
-
-def _result(part: Part) -> T:  # type: ignore[type-var]
-    return part  # type: ignore[return-value]

@@ -28,9 +28,21 @@ class Oxia:
         return f"oxia://{self.address}/default"
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Files by which a server proves who it is."""
+
+    certificate: Path
+    key: Path
+
+
 @contextmanager
-def oxia(shards: int = 1, *, folder: Path | None = None) -> Iterator[Oxia]:
+def oxia(
+    shards: int = 1, *, folder: Path | None = None, identity: Identity | None = None
+) -> Iterator[Oxia]:
     """Run Oxia for as long as the body runs; it syncs to disk before it answers a write.
+
+    With an identity it speaks TLS alone.
 
     Raises:
         MissingTool: if it was not built yet.
@@ -50,6 +62,8 @@ def oxia(shards: int = 1, *, folder: Path | None = None) -> Iterator[Oxia]:
             *("-folder", str(home / "data")),
             *("-shards", str(shards)),
         ]
+        if identity is not None:
+            command += ["-certificate", str(identity.certificate), "-key", str(identity.key)]
         members.append(Member("oxia", command, folder=home, ready=lambda: port_answers(port)))
         return members
 

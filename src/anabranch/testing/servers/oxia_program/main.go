@@ -19,6 +19,8 @@ func main() {
 	metrics := flag.String("metrics", "127.0.0.1:0", "metrics address")
 	folder := flag.String("folder", "oxia-data", "data folder")
 	shards := flag.Uint("shards", 1, "number of shards")
+	certificate := flag.String("certificate", "", "file; with it, only TLS is spoken")
+	key := flag.String("key", "", "file with the certificate's key")
 	flag.Parse()
 	sorting, err := proto.ParseKeySortingType("hierarchical")
 	if err != nil {
@@ -30,6 +32,8 @@ func main() {
 	conf.KeySorting = sorting
 	server := &conf.DataServerOptions
 	server.Server.Public.BindAddress = *address
+	server.Server.Public.TLS.CertFile = *certificate
+	server.Server.Public.TLS.KeyFile = *key
 	server.Observability.Metric.BindAddress = *metrics
 	server.Storage.WAL.Sync = &constant.FlagTrue
 	server.Storage.WAL.Dir = filepath.Join(*folder, "wal")

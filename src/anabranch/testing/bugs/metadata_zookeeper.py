@@ -1,0 +1,23 @@
+"""Planted bugs of the metadata store on ZooKeeper."""
+
+from anabranch.metadata.store import Guard, Version
+from anabranch.metadata.zookeeper.replies import ZStat
+from anabranch.metadata.zookeeper.writing import Writer
+from anabranch.testing.planted import planted
+
+_WRITER = "anabranch.metadata.zookeeper.writing:Writer"
+
+
+@planted("own_node_is_anybodys", target=f"{_WRITER}._stat_bound")
+async def own_node_is_anybodys(
+    self: Writer, path: str, version: Version
+) -> tuple[ZStat | None, bool, None]:
+    """A write to a node of our session is sent in the next session, too."""
+    return *await self._stat_if(path, version), None
+
+
+@planted("guard_is_not_looked_at_again", target=f"{_WRITER}._still_lives")
+async def guard_is_not_looked_at_again(self: Writer, guard: Guard) -> bool:
+    """A guard that was made anew with the same number passes for the old one."""
+    del self, guard
+    return True
