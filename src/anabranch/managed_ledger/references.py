@@ -1,5 +1,8 @@
 """Which ledgers anybody needs: those that chains, cursors and schemas name in the metadata."""
 
+from collections.abc import AsyncIterator
+
+from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.managed_ledger.formats import decode_chain, decode_cursor
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.managed_ledger.schema_formats import decode_locator
@@ -10,8 +13,8 @@ _CHAIN_DEPTH = 4
 """A chain is at TENANT/NAMESPACE/DOMAIN/TOPIC, its cursors one below."""
 
 
-async def named_ledgers(metadata: MetadataStore) -> set[int]:
-    """The ids of all ledgers that something in the metadata refers to.
+async def references(metadata: MetadataStore) -> AsyncIterator[tuple[LedgerPlace, str]]:
+    """Every ledger that something in the metadata refers to, and what that is, in words.
 
     A ledger that is in none of them is of no use, if nobody is just creating it: its creator
     ended between creating and publishing it.
@@ -20,17 +23,29 @@ async def named_ledgers(metadata: MetadataStore) -> set[int]:
         FormatError: if a document cannot be read. What it names is not known, so no ledger may
             be taken for unused.
     """
-    named: set[int] = set()
     async for node in metadata.scan(MANAGED_LEDGERS):
         name = node.stat.path.removeprefix(MANAGED_LEDGERS).lstrip("/")
         depth = name.count("/") + 1 if name else 0
         if not node.value and depth < _CHAIN_DEPTH:
             continue
         if depth <= _CHAIN_DEPTH:
-            named.update(span.ledger_id for span in decode_chain(node.value, name).spans)
+            for span in decode_chain(node.value, name).spans:
+                yield span.place, f"managed ledger {name}"
         else:
-            named.add(decode_cursor(node.value, name).cursor_ledger_id)
+            cursor = decode_cursor(node.value, name)
+            if cursor.cursor_ledger_id >= 0:
+                yield LedgerPlace(cursor.cursor_ledger_id, cursor.stamp), f"cursor {name}"
     async for node in metadata.scan(SCHEMAS):
         if node.value:
-            named.update(e.position.ledger_id for e in decode_locator(node.value, node.stat.path))
-    return named
+            name = node.stat.path.removeprefix(SCHEMAS).lstrip("/")
+            for entry in decode_locator(node.value, f"schema {name}"):
+                yield entry.place, f"schema {name}"
+
+
+async def named_ledgers(metadata: MetadataStore) -> set[int]:
+    """The ids of all ledgers that something in the metadata refers to, in whichever cluster.
+
+    Raises:
+        FormatError: see `references`.
+    """
+    return {place.ledger_id async for place, _ in references(metadata)}

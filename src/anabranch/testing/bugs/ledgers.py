@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 from anabranch.journal import RecordPlace
+from anabranch.ledgers.clusters import CreatedLedger
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.id_ranges import IdRanges
 from anabranch.ledgers.index import Ledger, LedgerIndex
 from anabranch.ledgers.records import Close, Delete, encode_fact
-from anabranch.ledgers.store import AppendDone, Entry, LedgerWriter
+from anabranch.ledgers.store import AppendDone, Entry
 from anabranch.ledgers.upkeep import Upkeep
 from anabranch.managed_ledger.environment import Environment
 from anabranch.metadata.counters import BlockCounter
@@ -124,12 +125,8 @@ async def ids_start_anew(self: BlockCounter, floor: int, count: int) -> int:
 
 
 @planted("id_below_the_chain_is_taken", target="anabranch.managed_ledger.opening:create_ledger")
-async def id_below_the_chain_is_taken(
-    name: str, env: Environment, *, above: int
-) -> tuple[int, LedgerWriter]:
+async def id_below_the_chain_is_taken(name: str, env: Environment, *, above: int) -> CreatedLedger:
     """A managed ledger goes on with an id that is not above all in its chain."""
     del above
-    ledger: tuple[int, LedgerWriter] = await original("id_below_the_chain_is_taken")(
-        name, env, above=-1
-    )
+    ledger: CreatedLedger = await original("id_below_the_chain_is_taken")(name, env, above=-1)
     return ledger
