@@ -251,6 +251,17 @@ LEDGER_COMPACTION_SLICE_BYTES: Final = 256 * KIB
 LEDGER_COMPACTION_BYTES_PER_S_MAX: Final = 16 * MIB
 """How fast compaction copies; the disk belongs to the appends."""
 
+# --- BookKeeper's metadata --------------------------------------------------------------------
+BOOKKEEPER_ENSEMBLE_MAX: Final = 1000
+"""More bookies in one ensemble are damage, not a ledger."""
+BOOKKEEPER_UNKNOWN_OUTCOME_S_MAX: Final = 30.0
+"""How long a change of a ledger's metadata is asked after whose answer was lost."""
+BOOKIE_QUARANTINE_S: Final = 60.0
+"""How long a bookie that failed gets no new ledgers, if there are others."""
+LEDGER_ID_TRIES_MAX: Final = 20
+"""How often an id is drawn again because an answer was lost."""
+LEDGER_ID_FLOOR_DRAWS_MAX: Final = 100_000
+"""A floor further away is reached by ids of the long form instead of by drawing."""
 # --- BookKeeper's bookies ---------------------------------------------------------------------
 BOOKKEEPER_FRAME_BYTES_MAX: Final = FRAME_BYTES_MAX
 """The largest frame that a bookie takes, as Pulsar configures it."""
