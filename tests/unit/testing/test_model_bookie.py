@@ -1,5 +1,7 @@
 """What a model bookie keeps and answers, compared with what the protocol says of a real one."""
 
+from functools import partial
+
 import pytest
 
 from anabranch.testing.bookies.records import decode, encode
@@ -113,11 +115,11 @@ def test_nothing_is_confirmed_where_nothing_is() -> None:
 def test_a_journal_read_back_makes_the_same_shelves() -> None:
     shelves, again = Shelves(), Shelves()
     changes = [
-        lambda: shelves.add(7, KEY, packet(0)),
-        lambda: shelves.add(8, OTHER_KEY, packet(0, ledger_id=8)),
-        lambda: shelves.confirm(7, KEY, LAC_HEADER.pack(7, 0)),
-        lambda: shelves.fence(7, KEY),
-        lambda: shelves.add(7, KEY, packet(1), recovery=True),
+        partial(shelves.add, 7, KEY, packet(0)),
+        partial(shelves.add, 8, OTHER_KEY, packet(0, ledger_id=8)),
+        partial(shelves.confirm, 7, KEY, LAC_HEADER.pack(7, 0)),
+        partial(shelves.fence, 7, KEY),
+        partial(shelves.add, 7, KEY, packet(1), recovery=True),
     ]
     for change in changes:
         verdict = change()
