@@ -1,0 +1,244 @@
+"""Requests to a bookie and its answers, as the bytes of the protocol's version 3. Pure.
+
+frame   := length u32 | message
+message := header field | one field of the operation
+
+A request is made once, as what follows the header, and is sent to several bookies: only the header
+with the number of the request differs between them. Adds are encoded by hand, since they are most
+of the traffic and their payload would be copied twice otherwise.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from anabranch.errors import FrameTooLarge, ProtocolError
+from anabranch.generated import bookkeeper_protocol_pb2 as pb
+from anabranch.runtime.network import Buffer
+
+_LENGTH: Final = struct.Struct(">I")
+LENGTH_BYTES: Final = _LENGTH.size
+RECOVERY_PRIORITY: Final = 100
+ADD_OVERHEAD_BYTES_MAX: Final = 192
+"""What an add has around its payload at most: headers, ids, key, and the longest digest."""
+_RECOVERY_ADD: Final = b"\xa0\x06\x01"
+
+
+class Operation(IntEnum):
+    """What is asked, with BookKeeper's numbers."""
+
+    READ = pb.READ_ENTRY
+    ADD = pb.ADD_ENTRY
+    AUTH = pb.AUTH
+    WRITE_LAC = pb.WRITE_LAC
+    READ_LAC = pb.READ_LAC
+    START_TLS = pb.START_TLS
+
+
+class Status(IntEnum):
+    """How a request went. Negative: the bookie did not answer it, we found this ourselves."""
+
+    OK = pb.EOK
+    NO_LEDGER = pb.ENOLEDGER
+    NO_ENTRY = pb.ENOENTRY
+    BAD_REQUEST = pb.EBADREQ
+    IO_ERROR = pb.EIO
+    UNAUTHORIZED = pb.EUA
+    BAD_VERSION = pb.EBADVERSION
+    FENCED = pb.EFENCED
+    READ_ONLY = pb.EREADONLY
+    TOO_MANY_REQUESTS = pb.ETOOMANYREQUESTS
+    UNKNOWN_LEDGER_STATE = pb.EUNKNOWNLEDGERSTATE
+    TIMED_OUT = -1
+    UNREACHABLE = -2
+    """There is no connection, or it was lost before the answer came."""
+    TOO_SLOW = -3
+    """So much waits to be sent to the bookie that nothing is added."""
+    DAMAGED = -4
+    """An answer came, and what it carries is not what was written."""
+
+    @property
+    def says_absent(self) -> bool:
+        """Whether the bookie vouches that it does not have the entry."""
+        return self in (Status.NO_ENTRY, Status.NO_LEDGER)
+
+
+class Request(NamedTuple):
+    """All of a request but its number."""
+
+    operation: int
+    head: bytes
+    """The operation's field, up to where `body` begins."""
+    body: Buffer = b""
+    """Not copied, so it must not change until the request was answered."""
+    priority: int = 0
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 on as protobuf writes it."""
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def add(
+    ledger_id: int,
+    entry_id: int,
+    master_key: bytes,
+    packet_start: bytes,
+    payload: Buffer,
+    *,
+    recovery: bool = False,
+) -> Request:
+    """Store an entry: a packet of a header with its digest, and the payload."""
+    body_bytes = len(packet_start) + len(payload)
+    start = b"\x08%b\x10%b%b\x1a%b%b\x22%b" % (
+        varint(ledger_id),
+        varint(entry_id),
+        _RECOVERY_ADD if recovery else b"",
+        varint(len(master_key)),
+        master_key,
+        varint(body_bytes),
+    )
+    head = b"\xaa\x06%b%b%b" % (varint(len(start) + body_bytes), start, packet_start)
+    return Request(Operation.ADD, head, payload, RECOVERY_PRIORITY if recovery else 0)
+
+
+def read(ledger_id: int, entry_id: int, *, fence_key: bytes | None = None) -> Request:
+    """Ask for an entry, or with -1 for the last one; with a key, fence the ledger by it."""
+    message = pb.ReadRequest(ledger_id=ledger_id, entry_id=entry_id)
+    if fence_key is not None:
+        message.flag = pb.ReadRequest.FENCE_LEDGER
+        message.master_key = fence_key
+    priority = 0 if fence_key is None else RECOVERY_PRIORITY
+    return Request(Operation.READ, _field(100, message.SerializeToString()), b"", priority)
+
+
+def write_lac(ledger_id: int, lac: int, master_key: bytes, packet: bytes) -> Request:
+    """Tell the last confirmed entry."""
+    message = pb.WriteLacRequest(ledger_id=ledger_id, lac=lac, master_key=master_key, body=packet)
+    return Request(Operation.WRITE_LAC, _field(103, message.SerializeToString()))
+
+
+def read_lac(ledger_id: int) -> Request:
+    """Ask for the last confirmed entry that was told, and the last entry."""
+    message = pb.ReadLacRequest(ledger_id=ledger_id)
+    return Request(Operation.READ_LAC, _field(104, message.SerializeToString()))
+
+
+def authenticate(plugin_name: str, payload: bytes) -> Request:
+    """Say who we are, before anything else."""
+    message = pb.AuthMessage(plugin_name=plugin_name, payload=payload)
+    return Request(Operation.AUTH, _field(102, message.SerializeToString()))
+
+
+def start_tls() -> Request:
+    """Ask to go on in TLS."""
+    return Request(Operation.START_TLS, _field(106, b""))
+
+
+def frame_start(request: Request, number: int) -> bytes:
+    """What a frame has before the request's `body`."""
+    if request.priority:
+        header = b"\x08\x03\x10%c\x18%b\x20%b" % (
+            request.operation,
+            varint(number),
+            varint(request.priority),
+        )
+    else:
+        header = b"\x08\x03\x10%c\x18%b" % (request.operation, varint(number))
+    head = request.head
+    # The header is always shorter than 128 bytes: its length is one byte, and so is its tag.
+    length = 2 + len(header) + len(head) + len(request.body)
+    return b"%b\x0a%c%b%b" % (_LENGTH.pack(length), len(header), header, head)
+
+
+def cut_frames(data: Buffer, bytes_max: int) -> tuple[list[memoryview], int]:
+    """The whole messages at the beginning of some bytes, and where they end.
+
+    Raises:
+        FrameTooLarge: if a frame says that it is longer than `bytes_max`.
+    """
+    view = memoryview(data)
+    at, end = 0, len(view)
+    found: list[memoryview] = []
+    while end - at >= LENGTH_BYTES:
+        (length,) = _LENGTH.unpack_from(view, at)
+        if length > bytes_max:
+            raise FrameTooLarge(
+                f"a bookie announces an answer of {length} bytes, at most {bytes_max} are read"
+            )
+        start = at + LENGTH_BYTES
+        if end - start < length:
+            break
+        at = start + length
+        found.append(view[start:at])
+    return found, at
+
+
+def frame_bytes(start: Buffer) -> int:
+    """How many bytes the frame has that begins so, as far as that can be told yet."""
+    if len(start) < LENGTH_BYTES:
+        return LENGTH_BYTES
+    (length,) = _LENGTH.unpack_from(start)
+    return LENGTH_BYTES + int(length)
+
+
+def parse_response(message: Buffer) -> pb.Response:
+    """Read an answer.
+
+    Raises:
+        ProtocolError: if it is none.
+    """
+    try:
+        return pb.Response.FromString(bytes(message))
+    except DecodeError as error:
+        raise ProtocolError(f"a bookie sent what is no answer: {error}") from None
+
+
+def parse_request(message: Buffer) -> pb.Request:
+    """Read a request, as a bookie does.
+
+    Raises:
+        ProtocolError: if it is none.
+    """
+    try:
+        return pb.Request.FromString(bytes(message))
+    except DecodeError as error:
+        raise ProtocolError(f"what a client sent is no request: {error}") from None
+
+
+def frame(message: pb.Request | pb.Response) -> bytes:
+    """A whole message as it travels."""
+    content = message.SerializeToString()
+    return _LENGTH.pack(len(content)) + content
+
+
+_KNOWN: Final = {int(status): status for status in Status}
+
+
+def status_of(response: pb.Response) -> Status:
+    """How the request went: what is said of the operation counts if the whole went well."""
+    number = response.status
+    if number == pb.EOK:
+        kind = response.header.operation
+        if kind == pb.ADD_ENTRY:
+            number = response.add.status
+        elif kind == pb.READ_ENTRY:
+            number = response.read.status
+        elif kind == pb.WRITE_LAC:
+            number = response.write_lac.status
+        elif kind == pb.READ_LAC:
+            number = response.read_lac.status
+    return _KNOWN.get(number, Status.IO_ERROR)
