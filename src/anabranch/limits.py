@@ -250,8 +250,6 @@ LEDGER_COMPACTION_SLICE_BYTES: Final = 256 * KIB
 """How much compaction copies with one write and sync."""
 LEDGER_COMPACTION_BYTES_PER_S_MAX: Final = 16 * MIB
 """How fast compaction copies; the disk belongs to the appends."""
-BOOKKEEPER_ENSEMBLE_MAX: Final = 64
-"""Bookies that one ledger may be spread over."""
 
 # --- BookKeeper's metadata --------------------------------------------------------------------
 BOOKKEEPER_ENSEMBLE_MAX: Final = 1000

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import BadVersion, ConfigError, ConflictError, FormatError, NotFound
-from anabranch.ledgers.addresses import EMBEDDED, identity
-from anabranch.ledgers.ledger_ids import LedgerIds
+from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
+from anabranch.ledgers.ledger_ids import LedgerIdSource, SharedAuthority
 from anabranch.ledgers.stamps import NO_STAMP, Stamp
 from anabranch.metadata.store import ABSENT, Guard, MetadataStore, Node, Version
 
@@ -85,6 +85,11 @@ class CatalogDocument:
         """The name of the cluster that a URL of the settings leads to; None if there is none."""
         by_url = {identity(cluster.url): name for name, cluster in self.clusters.items()}
         return by_url.get(identity(url)) or by_url.get(_wherever(url))
+
+    @property
+    def shares_ids(self) -> bool:
+        """Whether others may create ledgers by the same metadata: then ids are theirs too."""
+        return any(identity(cluster.url) == BOOKKEEPER for cluster in self.clusters.values())
 
     def stamp(self) -> Stamp:
         """What a ledger created now is stamped with.
@@ -158,7 +163,7 @@ def _parse(fields: dict[str, Any]) -> CatalogDocument:
 class StorageCatalog:
     """The catalog of a cluster, and the authority for its ledger ids."""
 
-    def __init__(self, metadata: MetadataStore, ids: LedgerIds, node: Node) -> None:
+    def __init__(self, metadata: MetadataStore, ids: LedgerIdSource, node: Node) -> None:
         """Use `open`."""
         self._metadata = metadata
         self.ids = ids
@@ -166,7 +171,7 @@ class StorageCatalog:
         self._version: Version = node.stat.version
 
     @classmethod
-    async def open(cls, metadata: MetadataStore, ids: LedgerIds, url: str) -> "StorageCatalog":
+    async def open(cls, metadata: MetadataStore, ids: LedgerIdSource, url: str) -> "StorageCatalog":
         """Read the catalog; the first who comes writes it, with the store it uses as origin.
 
         Raises:
@@ -191,6 +196,7 @@ class StorageCatalog:
                 f"the ledgers of this cluster are in {known}, and not in {_wherever(url)!r}: "
                 "use that store, or other metadata"
             )
+        await catalog._share_ids(document)
         return catalog
 
     def guard(self) -> Guard:
@@ -205,6 +211,11 @@ class StorageCatalog:
             FormatError: if the document is of an unknown format.
         """
         self._learn(await self._read())
+        await self._share_ids(self.document)
+
+    async def _share_ids(self, document: CatalogDocument) -> None:
+        if document.shares_ids and isinstance(self.ids, SharedAuthority):
+            await self.ids.share()
 
     async def add(self, name: str, cluster: StorageCluster) -> None:
         """Make a cluster known; harmless if it is.
@@ -212,6 +223,7 @@ class StorageCatalog:
         Raises:
             ConflictError: if another one has that name, or another name that URL.
         """
+        await self._share_ids(self.document.with_cluster(name, cluster))
         await self.ids.raise_floor(cluster.first_ledger_id)
         await self._change(lambda document: document.with_cluster(name, cluster))
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError, ConflictError, StorageError
 from anabranch.journal import Pressure
 from anabranch.ledgers.catalog import ORIGIN, CatalogDocument, StorageCatalog, StorageCluster
-from anabranch.ledgers.ledger_ids import PATH as IDS_PATH
-from anabranch.ledgers.ledger_ids import LedgerIds
+from anabranch.ledgers.ledger_ids import LedgerIdSource
 from anabranch.ledgers.stamps import LedgerPlace, Stamp
 from anabranch.ledgers.store import LedgerDescription, LedgerReader, LedgerStore, LedgerWriter
 from anabranch.metadata.store import Guard
@@ -22,8 +21,9 @@ from anabranch.telemetry import get_logger
 
 _log = get_logger("storage")
 
-OpenStore = Callable[[str, Pressure], Awaitable[LedgerStore]]
-"""Opens the store at a URL of the catalog, whose appends count in the given pressure."""
+OpenStore = Callable[[str, Pressure, AsyncExitStack], Awaitable[LedgerStore]]
+"""Opens the store at a URL of the catalog; its appends count in the pressure, the stack closes it.
+"""
 LedgerKey = tuple[str, int]
 """The name of a cluster, and the id of a ledger there."""
 
@@ -49,7 +49,7 @@ class StorageClusters:
 
     def __init__(
         self,
-        ids: LedgerIds,
+        ids: LedgerIdSource,
         stores: Mapping[str, LedgerStore],
         *,
         catalog: StorageCatalog | None = None,
@@ -66,7 +66,7 @@ class StorageClusters:
         self._pressure = next(iter(self._stores.values())).pressure
 
     @classmethod
-    def of_one(cls, store: LedgerStore, ids: LedgerIds) -> "StorageClusters":
+    def of_one(cls, store: LedgerStore, ids: LedgerIdSource) -> "StorageClusters":
         """One store and no catalog: no ledger has a stamp."""
         return cls(ids, {ORIGIN: store})
 
@@ -102,8 +102,8 @@ class StorageClusters:
         ledger_id = await self.ids.next()
         if ledger_id <= above:
             raise ConflictError(
-                f"ledger id {ledger_id} is not above {above}, the newest ledger of {owner}; raise "
-                f"the counter at {IDS_PATH} above all ledgers in use"
+                f"ledger id {ledger_id} is not above {above}, the newest ledger of {owner}: "
+                "the counter of ledger ids went back; raise it above all ledgers in use"
             )
         writer = await store.create(ledger_id, custom_metadata=custom_metadata)
         return CreatedLedger(writer, document.stamp(), guard)
@@ -149,8 +149,9 @@ class StorageClusters:
                     f"there is no storage cluster {cluster} in the catalog, which names "
                     f"{', '.join(sorted(self.document.clusters))}"
                 )
-            store = await self._open_store(known.url, self._pressure)
-            self._held.push_async_callback(store.close)
+            async with AsyncExitStack() as opened:
+                store = await self._open_store(known.url, self._pressure, opened)
+                self._held.push_async_callback(opened.pop_all().aclose)
             self._stores[cluster] = store
             return store
         finally:

@@ -6,18 +6,19 @@ from typing import Final
 
 from anabranch.errors import StoreFailed
 from anabranch.journal import Pressure
-from anabranch.ledgers.addresses import EMBEDDED, MEMORY
+from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, MEMORY, parse_bookkeeper
+from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds, numbering_of
 from anabranch.ledgers.catalog import StorageCatalog
 from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.factory import open_ledgers
-from anabranch.ledgers.ledger_ids import LedgerIds
+from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
 from anabranch.ledgers.store import LedgerStore
 from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.features import check_features
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.server.cluster_tie import tie
-from anabranch.server.credentials_file import load_credentials
+from anabranch.server.credentials_file import load_credentials, load_ledger_credentials
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.settings import Settings
 from anabranch.telemetry import get_logger
@@ -56,30 +57,20 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
     folders = _Folders(runtime, settings.data, held)
     if settings.metadata_url.startswith(EMBEDDED) or settings.ledgers_url.startswith(EMBEDDED):
         await folders.data()
-    metadata_url = await folders.located(settings.metadata_url, "metadata")
-    metadata = await open_metadata_store(
-        metadata_url,
-        runtime,
-        session_timeout_s=settings.metadata_session_timeout_s,
-        credentials=load_credentials(settings.metadata_credentials, _warn),
-    )
+    metadata_url = await folders.located(settings.metadata_url, "metadata", held)
+    metadata = await _open_metadata(runtime, metadata_url, settings)
     held.push_async_callback(metadata.close)
+    opener = _LedgerOpener(runtime, folders, metadata, settings)
     # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
-    opener = _LedgerOpener(runtime, folders, metadata, forgets=metadata_url == MEMORY)
-    url = await opener.checked(settings.ledgers_url)
+    url = await opener.checked(settings.ledgers_url, held)
     await check_features(metadata)
-    ids = LedgerIds(metadata, runtime)
+    others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url))
+    ids = SharedAuthority(LedgerIds(metadata, runtime), others)
     catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
     home = catalog.document.at(settings.ledgers_url)
     assert home is not None, "the catalog knows the store of the settings"
-    store = await opener.open(url)
-    held.push_async_callback(store.close)
-    ledgers = StorageClusters(
-        ids,
-        {home: store},
-        catalog=catalog,
-        open_store=opener.open_other,
-    )
+    store = await opener.open(url, None, held)
+    ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)
 
@@ -104,7 +95,7 @@ class _Folders:
             self._held.callback(self._data.lock.release)
         return self._data
 
-    async def located(self, url: str, name: str) -> str:
+    async def located(self, url: str, name: str, held: AsyncExitStack) -> str:
         """The address of an embedded store with its folder in it; others stay as they are."""
         if not url.startswith(EMBEDDED):
             return url
@@ -113,35 +104,64 @@ class _Folders:
             return f"{EMBEDDED}{data.path}/{name}"
         folder = url.removeprefix(EMBEDDED)
         elsewhere = await claim(self._runtime, folder, cluster_id=data.cluster_id)
-        self._held.callback(elsewhere.lock.release)
+        held.callback(elsewhere.lock.release)
         return f"{EMBEDDED}{elsewhere.path}/{name}"
 
 
 class _LedgerOpener:
-    """Opens ledger stores on behalf of one metadata store."""
+    """Opens ledger stores on behalf of one metadata store; stacks close what was opened."""
 
     def __init__(
-        self, runtime: Runtime, folders: _Folders, metadata: MetadataStore, *, forgets: bool
+        self, runtime: Runtime, folders: _Folders, metadata: MetadataStore, settings: Settings
     ) -> None:
-        """With `forgets` the metadata do not know after a stop whose they were."""
         self._runtime = runtime
         self._folders = folders
         self._metadata = metadata
-        self._forgets = forgets
+        self._settings = settings
+        self._credentials = load_ledger_credentials(settings.ledgers_credentials, _warn)
 
-    async def checked(self, url: str) -> str:
+    async def checked(self, url: str, held: AsyncExitStack) -> str:
         """Where the store is, which is made sure to belong to the metadata."""
-        located = await self._folders.located(url, "ledgers")
-        if located.startswith(EMBEDDED) and not self._forgets:
+        located = await self._folders.located(url, "ledgers", held)
+        # Metadata in memory do not know after a stop whose they were.
+        if located.startswith(EMBEDDED) and self._settings.metadata_url != MEMORY:
             folder = located.removeprefix(EMBEDDED)
             cluster_id = (await self._folders.data()).cluster_id
             await tie(self._runtime.disk, folder, self._metadata, cluster_id)
         return located
 
-    async def open(self, located: str, pressure: Pressure | None = None) -> LedgerStore:
+    async def open(
+        self, located: str, pressure: Pressure | None, held: AsyncExitStack
+    ) -> LedgerStore:
         """Open a store that was checked."""
-        return await open_ledgers(located, self._runtime, pressure=pressure)
+        store = await open_ledgers(
+            located,
+            self._runtime,
+            metadata=await self._metadata_of(located, held),
+            credentials=self._credentials,
+            pressure=pressure,
+        )
+        held.push_async_callback(store.close)
+        return store
 
-    async def open_other(self, url: str, pressure: Pressure) -> LedgerStore:
+    async def open_other(self, url: str, pressure: Pressure, held: AsyncExitStack) -> LedgerStore:
         """Open the store of another storage cluster of the catalog."""
-        return await self.open(await self.checked(url), pressure)
+        return await self.open(await self.checked(url, held), pressure, held)
+
+    async def _metadata_of(self, url: str, held: AsyncExitStack) -> MetadataStore:
+        """Where the bookies at a URL register."""
+        address = parse_bookkeeper(url) if url.startswith(BOOKKEEPER) else None
+        if address is None or not address.metadata_url:
+            return self._metadata
+        store = await _open_metadata(self._runtime, address.metadata_url, self._settings)
+        held.push_async_callback(store.close)
+        return store
+
+
+async def _open_metadata(runtime: Runtime, url: str, settings: Settings) -> MetadataStore:
+    return await open_metadata_store(
+        url,
+        runtime,
+        session_timeout_s=settings.metadata_session_timeout_s,
+        credentials=load_credentials(settings.metadata_credentials, _warn),
+    )

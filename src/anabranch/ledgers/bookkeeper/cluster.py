@@ -28,12 +28,13 @@ class Cluster:
         settings: BookKeeperSettings,
         registry: LedgerRegistry,
         bookies: Bookies,
+        pressure: Pressure | None = None,
     ) -> None:
         self.runtime = runtime
         self.settings = settings
         self.registry = registry
         self.bookies = bookies
-        self.pressure = Pressure()
+        self.pressure = pressure or Pressure()
         self.tasks = Tasks(self._task_failed)
         self.links = BookieLinks(runtime, self._resolve, settings, self.tasks)
         self.untold: dict[Callable[[], None], None] = {}
@@ -44,7 +45,11 @@ class Cluster:
 
     @classmethod
     async def open(
-        cls, runtime: Runtime, metadata: MetadataStore, settings: BookKeeperSettings
+        cls,
+        runtime: Runtime,
+        metadata: MetadataStore,
+        settings: BookKeeperSettings,
+        pressure: Pressure | None = None,
     ) -> "Cluster":
         """Learn where ledgers are and which bookies there are.
 
@@ -53,7 +58,8 @@ class Cluster:
             FormatError: if ledgers are laid out in an unknown way.
         """
         registry = await LedgerRegistry.open(metadata, runtime, settings.ledgers_root)
-        cluster = cls(runtime, settings, registry, Bookies(metadata, runtime, registry.paths))
+        bookies = Bookies(metadata, runtime, registry.paths)
+        cluster = cls(runtime, settings, registry, bookies, pressure)
         await cluster.bookies.start(cluster.tasks)
         if settings.explicit_lac_s:
             cluster.tasks.spawn("tell bookies of last entries", cluster._tell())

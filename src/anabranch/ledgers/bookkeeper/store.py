@@ -42,15 +42,21 @@ class BookKeeperLedgerStore:
 
     @classmethod
     async def open_cluster(
-        cls, runtime: Runtime, metadata: MetadataStore, settings: BookKeeperSettings
+        cls,
+        runtime: Runtime,
+        metadata: MetadataStore,
+        settings: BookKeeperSettings,
+        pressure: Pressure | None = None,
     ) -> "BookKeeperLedgerStore":
         """Use the cluster whose bookies are registered in a metadata store.
+
+        Appends count in `pressure`, which several stores may share.
 
         Raises:
             Unreachable: if the metadata store cannot be asked.
             FormatError: if the cluster lays out its ledgers in an unknown way.
         """
-        return cls(await Cluster.open(runtime, metadata, settings))
+        return cls(await Cluster.open(runtime, metadata, settings, pressure))
 
     @property
     def pressure(self) -> Pressure:
