@@ -1,14 +1,18 @@
 """Which ledgers anybody needs: those that chains, cursors and schemas name in the metadata."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
-from anabranch.ledgers.stamps import LedgerPlace
-from anabranch.managed_ledger.formats import decode_chain, decode_cursor
+from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace
+from anabranch.managed_ledger.formats import CursorDocument, decode_chain, decode_cursor
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.managed_ledger.schema_formats import decode_locator
 from anabranch.managed_ledger.schemas import SCHEMAS
 from anabranch.metadata.store import MetadataStore
 
+_COMPACTED = "CompactedTopicLedger"
+"""Under which Pulsar's compaction notes the ledger that it wrote."""
+_DELAYED = "#pulsar.internal.delayed.bucket"
+"""How names begin under which Pulsar notes ledgers with delayed messages."""
 _CHAIN_DEPTH = 4
 """A chain is at TENANT/NAMESPACE/DOMAIN/TOPIC, its cursors one below."""
 
@@ -32,14 +36,24 @@ async def references(metadata: MetadataStore) -> AsyncIterator[tuple[LedgerPlace
             for span in decode_chain(node.value, name).spans:
                 yield span.place, f"managed ledger {name}"
         else:
-            cursor = decode_cursor(node.value, name)
-            if cursor.cursor_ledger_id >= 0:
-                yield LedgerPlace(cursor.cursor_ledger_id, cursor.stamp), f"cursor {name}"
+            for place in _named_by_cursor(decode_cursor(node.value, name)):
+                yield place, f"cursor {name}"
     async for node in metadata.scan(SCHEMAS):
         if node.value:
             name = node.stat.path.removeprefix(SCHEMAS).lstrip("/")
             for entry in decode_locator(node.value, f"schema {name}"):
                 yield entry.place, f"schema {name}"
+
+
+def _named_by_cursor(cursor: CursorDocument) -> Iterator[LedgerPlace]:
+    """The ledger of its state, and those that Pulsar notes among its properties."""
+    if cursor.cursor_ledger_id >= 0:
+        yield LedgerPlace(cursor.cursor_ledger_id, cursor.stamp)
+    if (compacted := cursor.properties.get(_COMPACTED)) is not None:
+        yield LedgerPlace(compacted, NO_STAMP)
+    for key, value in cursor.cursor_properties.items():
+        if key.startswith(_DELAYED) and value.isascii() and value.isdigit():
+            yield LedgerPlace(int(value), NO_STAMP)
 
 
 async def named_ledgers(metadata: MetadataStore) -> set[int]:
