@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.broker import Broker, BrokerSettings
 from anabranch.errors import AnabranchError, NotFound
 from anabranch.ids import TopicName
+from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
@@ -62,6 +63,8 @@ class Standalone:
         """Where the data is, in words."""
         if self._settings.ledgers_url == "memory:":
             return "memory, and forgotten at the stop"
+        if self._settings.ledgers_url.startswith(BOOKKEEPER):
+            return f"{self._settings.metadata_url} and on the bookies registered there"
         return self._settings.data
 
     async def start(self) -> None:

@@ -58,18 +58,19 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
     if settings.metadata_url.startswith(EMBEDDED) or settings.ledgers_url.startswith(EMBEDDED):
         await folders.data()
     metadata_url = await folders.located(settings.metadata_url, "metadata", held)
+    ledgers_url = await folders.located(settings.ledgers_url, "ledgers", held)
     metadata = await _open_metadata(runtime, metadata_url, settings)
     held.push_async_callback(metadata.close)
     opener = _LedgerOpener(runtime, folders, metadata, settings)
     # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
-    url = await opener.checked(settings.ledgers_url, held)
+    await opener.tie(ledgers_url)
     await check_features(metadata)
     others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url))
     ids = SharedAuthority(LedgerIds(metadata, runtime), others)
     catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
     home = catalog.document.at(settings.ledgers_url)
     assert home is not None, "the catalog knows the store of the settings"
-    store = await opener.open(url, None, held)
+    store = await opener.open(ledgers_url, None, held)
     ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)
@@ -120,20 +121,18 @@ class _LedgerOpener:
         self._settings = settings
         self._credentials = load_ledger_credentials(settings.ledgers_credentials, _warn)
 
-    async def checked(self, url: str, held: AsyncExitStack) -> str:
-        """Where the store is, which is made sure to belong to the metadata."""
-        located = await self._folders.located(url, "ledgers", held)
+    async def tie(self, located: str) -> None:
+        """Make sure that a store belongs to the metadata."""
         # Metadata in memory do not know after a stop whose they were.
         if located.startswith(EMBEDDED) and self._settings.metadata_url != MEMORY:
             folder = located.removeprefix(EMBEDDED)
             cluster_id = (await self._folders.data()).cluster_id
             await tie(self._runtime.disk, folder, self._metadata, cluster_id)
-        return located
 
     async def open(
         self, located: str, pressure: Pressure | None, held: AsyncExitStack
     ) -> LedgerStore:
-        """Open a store that was checked."""
+        """Open a store that was tied."""
         store = await open_ledgers(
             located,
             self._runtime,
@@ -146,7 +145,9 @@ class _LedgerOpener:
 
     async def open_other(self, url: str, pressure: Pressure, held: AsyncExitStack) -> LedgerStore:
         """Open the store of another storage cluster of the catalog."""
-        return await self.open(await self.checked(url, held), pressure, held)
+        located = await self._folders.located(url, "ledgers", held)
+        await self.tie(located)
+        return await self.open(located, pressure, held)
 
     async def _metadata_of(self, url: str, held: AsyncExitStack) -> MetadataStore:
         """Where the bookies at a URL register."""
