@@ -225,20 +225,24 @@ def frame(message: pb.Request | pb.Response) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
+_PARTS: Final = {
+    int(pb.ADD_ENTRY): "add",
+    int(pb.READ_ENTRY): "read",
+    int(pb.WRITE_LAC): "write_lac",
+    int(pb.READ_LAC): "read_lac",
+}
 _KNOWN: Final = {int(status): status for status in Status}
 
 
 def status_of(response: pb.Response) -> Status:
-    """How the request went: what is said of the operation counts if the whole went well."""
+    """How the request went: what is said of the operation counts if the whole went well.
+
+    A status that this build does not know is as good as none, and none is a failure.
+    """
+    if not response.HasField("status"):
+        return Status.IO_ERROR
     number = response.status
-    if number == pb.EOK:
-        kind = response.header.operation
-        if kind == pb.ADD_ENTRY:
-            number = response.add.status
-        elif kind == pb.READ_ENTRY:
-            number = response.read.status
-        elif kind == pb.WRITE_LAC:
-            number = response.write_lac.status
-        elif kind == pb.READ_LAC:
-            number = response.read_lac.status
+    if number == pb.EOK and (part := _PARTS.get(response.header.operation)) is not None:
+        answer = getattr(response, part)
+        number = answer.status if answer.HasField("status") else pb.EIO
     return _KNOWN.get(number, Status.IO_ERROR)

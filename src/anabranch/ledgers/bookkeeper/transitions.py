@@ -71,7 +71,7 @@ async def close_written(
     while True:
         metadata = present.metadata
         wanted = replace(metadata, state=State.CLOSED, last_entry_id=last_entry_id, length=length)
-        if metadata == wanted:
+        if metadata == wanted and RECOVERED_KEY not in metadata.custom_metadata:
             return present  # by ourselves, in an attempt that had no answer
         _check_own(metadata)
         try:
