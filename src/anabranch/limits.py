@@ -282,6 +282,7 @@ BOOKKEEPER_READS_AHEAD_MAX: Final = 128
 BOOKKEEPER_RECOVERY_READS_MAX: Final = 32
 """Entries behind the last confirmed one that a recovery reads at the same time."""
 BOOKKEEPER_METADATA_RETRY_S: Final = 0.2
+BOOKKEEPER_METADATA_RETRY_S_MAX: Final = 2.0
 """How long to wait before a change of a ledger's metadata is tried again."""
 
 # --- managed ledgers --------------------------------------------------------------------------

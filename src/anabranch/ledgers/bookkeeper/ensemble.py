@@ -69,18 +69,14 @@ def choose_replacements(
     bookies: Sequence[str],
     failed_places: Iterable[int],
     writable: Sequence[str],
-    avoid: Collection[str],
     draw: Draw,
 ) -> dict[int, str]:
     """Who is to take the failed places; places that nobody is left for are missing.
 
-    Bookies of the ensemble are never taken, not even one that failed: it may have missed entries
-    and would count twice. Those to be avoided come last.
+    Bookies of the ensemble are never taken, not even one that failed: it would count twice.
     """
     places = sorted(failed_places)
-    spare = [bookie for bookie in writable if bookie not in bookies]
-    fresh = [bookie for bookie in spare if bookie not in avoid]
-    chosen = choose(len(places), fresh, draw)
+    chosen = choose(len(places), [bookie for bookie in writable if bookie not in bookies], draw)
     return dict(zip(places, chosen, strict=False))
 
 

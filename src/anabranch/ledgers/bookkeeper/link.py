@@ -183,9 +183,7 @@ class BookieLinks:
         if link is None:
             if self._closed:
                 raise AlreadyClosed("the ledger store was closed")
-            link = BookieLink(
-                self._runtime, bookie, self._resolve, self._settings, self._tasks
-            )
+            link = BookieLink(self._runtime, bookie, self._resolve, self._settings, self._tasks)
             self._links[bookie] = link
         return link
 

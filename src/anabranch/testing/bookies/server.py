@@ -9,10 +9,11 @@ import asyncio
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.journal import Journal, RecordPlace
+from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.testing.bookies import records
@@ -21,7 +22,6 @@ from anabranch.testing.bookies.shelves import Found, Shelves, Status, Verdict
 
 PORT: Final = 3181
 FOLDER: Final = "bookie/journal"
-_FRAME_BYTES_MAX: Final = 5 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 _CAPACITY_BYTES: Final = 1 << 30
 Answer = Callable[[Status], None]
@@ -78,6 +78,21 @@ class Bookie:
         shelf.entries[entry_id] = bytes(damaged)
 
 
+class Serving(Protocol):
+    """What answers the requests that come through a door."""
+
+    shelves: Shelves
+
+    def write(self, verdict: Verdict, answer: Answer) -> None:
+        """Take in what was decided; answer when it is durable."""
+
+    def treat(self, request: pb.Request) -> float:
+        """See `Treat`."""
+
+    def heard(self, packet: bytes, recovery: bool) -> None:
+        """Tell whoever looks on that an entry is taken in."""
+
+
 class BookieServer:
     """One life of a bookie."""
 
@@ -98,7 +113,7 @@ class BookieServer:
         self._bookie.spoil(self.shelves)
         self._bookie.server = self
         self.fill(full=self._bookie.full)
-        await self._runtime.network.listen("", PORT, lambda: _Door(self))
+        await self._runtime.network.listen("", PORT, lambda: Door(self))
         self._tasks.spawn("registration", self._registration.keep(self._bookie.bookie_id))
         await self._failed
 
@@ -158,10 +173,10 @@ def _code(status: Status) -> pb.StatusCode:
     return cast("pb.StatusCode", int(status))
 
 
-class _Door(asyncio.Protocol):
+class Door(asyncio.Protocol):
     """One connection of a client."""
 
-    def __init__(self, server: BookieServer) -> None:
+    def __init__(self, server: "Serving") -> None:
         self._server = server
         self._received = bytearray()
         self._transport: Any = None
@@ -176,7 +191,7 @@ class _Door(asyncio.Protocol):
         start = 0
         while len(self._received) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received, start)
-            if length > _FRAME_BYTES_MAX:
+            if length > BOOKKEEPER_FRAME_BYTES_MAX:
                 self._transport.abort()
                 return
             end = start + _LENGTH.size + length
