@@ -29,11 +29,12 @@ class BookieConnection:
         self, bookie: str, timeout_s: float, on_lost: Callable[["BookieConnection"], None]
     ) -> None:
         self.lost = False
+        self.transport: Connection | None = None
+        """Replaced when the connection goes on in TLS."""
         self._bookie = bookie
         self._timeout_s = timeout_s
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._transport: Connection | None = None
         self._writable = True
         self._number = 0
         # In the order of asking, which is the order of time running out too.
@@ -50,7 +51,7 @@ class BookieConnection:
 
     def connection_made(self, transport: Connection, /) -> None:
         """See `ConnectionHandler.connection_made`."""
-        self._transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes, /) -> None:
         """See `ConnectionHandler.data_received`."""
@@ -114,11 +115,11 @@ class BookieConnection:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if not self._pieces or not self._writable or self.lost or self._transport is None:
+        if not self._pieces or not self._writable or self.lost or self.transport is None:
             return
         pieces, self._pieces = self._pieces, []
         self._gathered_bytes = 0
-        self._transport.writelines(pieces)
+        self.transport.writelines(pieces)
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -152,8 +153,8 @@ class BookieConnection:
 
     def abort(self) -> None:
         """End the connection at once; what is unanswered stays so."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         self._end()
 
     def _end(self) -> None:
