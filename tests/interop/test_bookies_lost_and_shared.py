@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -91,7 +91,7 @@ async def test_killed_bookies_are_replaced_or_done_without(
         await asyncio.sleep(0.01)
     assert await writer.close() == len(written) - 1
     assert results == [None] * len(written), "no append fails"
-    pauses_s = [after - before for before, after in zip(completed_s, completed_s[1:], strict=False)]
+    pauses_s = [after - before for before, after in pairwise(completed_s)]
     assert max(pauses_s) <= PAUSE_S_MAX
     segments = (await store.cluster.registry.read(ledger_id)).metadata.segments
     assert len(segments) >= 2
