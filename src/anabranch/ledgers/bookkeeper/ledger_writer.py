@@ -179,7 +179,7 @@ class BookKeeperWriter(BookKeeperReader):
     ) -> None:
         cluster = self._cluster
         for place in places:
-            cluster.bookies.quarantine(bookies[place])
+            cluster.failed(bookies[place])
         replacements = cluster.replacements(bookies, places)
         if replacements:
             wanted = replaced(bookies, replacements)
@@ -200,7 +200,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     def _note_missing(self) -> None:
         missing = self._core.missing
-        if self._core.stopped is not None or not missing:
+        if not self.is_open or not missing:
             self._cluster.lacking.pop(self.ledger_id, None)
             return
         names = ", ".join(self._core.bookies[place] for place in missing)

@@ -180,7 +180,7 @@ class Recovering:
         if self._end.done():
             return
         for place in places:
-            self._cluster.bookies.quarantine(bookies[place])
+            self._cluster.failed(bookies[place])
         replacements = self._cluster.replacements(bookies, places)
         if replacements:
             wanted = replaced(bookies, replacements)
