@@ -96,7 +96,9 @@ class BookieConnection:
 
     def ask(self, request: Request, on_reply: OnReply, context: Any) -> None:
         """Send a request with what else is asked in this turn of the loop."""
-        if self.lost or self._gathered_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX:
+        if self.lost or (
+            not self._writable and self._gathered_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX
+        ):
             status = Status.UNREACHABLE if self.lost else Status.TOO_SLOW
             self._loop.call_soon(on_reply, context, status, None)
             return

@@ -82,6 +82,9 @@ class BookKeeperWriter(BookKeeperReader):
             )
         if self._pressure.pending_bytes > limits.STORE_PENDING_BYTES_MAX:
             raise StoreBusy(f"{self._pressure.pending_bytes} bytes wait for the bookies")
+        if type(payload) is not bytes and not (type(payload) is memoryview and payload.readonly):
+            # The last bookies may get it after enough others had it, when it may change.
+            payload = bytes(payload)
         view = self.view
         entry_id = core.next_entry_id
         lac = self._lac_told = core.last_confirmed

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.connection import BookieConnection, OnReply
@@ -187,21 +187,17 @@ class BookieLinks:
         self._closed = False
 
     def link(self, bookie: str) -> BookieLink:
-        """The way to a bookie.
-
-        Raises:
-            AlreadyClosed: after `close`.
-        """
+        """The way to a bookie; after `close`, one on which nothing gets through."""
         link = self._links.get(bookie)
         if link is None:
-            if self._closed:
-                raise AlreadyClosed("the ledger store was closed")
             link = BookieLink(self._runtime, bookie, self._resolve, self._settings, self._tasks)
             self._links[bookie] = link
+            if self._closed:
+                link.close()
         return link
 
     def close(self) -> None:
         """Let go of every connection."""
         self._closed = True
-        for link in self._links.values():
+        for link in list(self._links.values()):
             link.close()
