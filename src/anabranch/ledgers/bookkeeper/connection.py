@@ -16,7 +16,9 @@ from anabranch.runtime.network import Buffer, Connection
 from anabranch.telemetry import get_logger
 
 OnReply = Callable[[Any, Status, pb.Response | None], None]
-"""Called once with the request's context, how it went, and the answer if there was one."""
+"""Called once with the request's context, how it went, and the answer if there was one.
+
+An add that went well is told without its answer, which says no more."""
 
 _TICKS_PER_TIMEOUT: Final = 10
 _log: Final = get_logger("bookkeeper")
@@ -58,19 +60,19 @@ class BookieConnection:
         if self.lost:
             return
         self._heard_s = self._loop.time()
-        gathered: Buffer = data
         if self._rest:
             self._rest += data
             if len(self._rest) < self._rest_bytes_wanted:
                 return
-            gathered, self._rest = self._rest, bytearray()
+            data = bytes(self._rest)
+            self._rest.clear()
         try:
-            messages, end = frames.cut_frames(gathered, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
-            if end < len(gathered):
-                self._rest += gathered[end:]
+            messages, end = frames.cut_frames(data, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
+            if end < len(data):
+                self._rest += data[end:]
                 self._rest_bytes_wanted = frames.frame_bytes(self._rest)
             for message in messages:
-                self._take(frames.parse_response(message))
+                self._take(message)
         except AnabranchError as error:
             _log.warning("bookie_broke_rules", bookie=self._bookie, reason=str(error))
             self.abort()
@@ -125,7 +127,13 @@ class BookieConnection:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _take(self, response: pb.Response) -> None:
+    def _take(self, message: bytes) -> None:
+        if number := frames.stored_number(message):
+            waiting = self._waiting.pop(number, None)
+            if waiting is not None:
+                waiting[1](waiting[2], Status.OK, None)
+            return
+        response = frames.parse_response(message)
         waiting = self._waiting.pop(response.header.txn_id, None)
         if waiting is not None:
             waiting[1](waiting[2], frames.status_of(response), response)

@@ -40,6 +40,7 @@ class BookKeeperWriter(BookKeeperReader):
         self._core = LedgerWriting(self, view.quorums, found.metadata.segments[-1].bookies)
         self._pressure = cluster.pressure
         self._packet_start = view.digest.header_and_digest
+        self._request = frames.AddRequests(view.ledger_id, view.master_key).add
         self._write_set = view.quorums.write_set
         self._payload_bytes_max = cluster.settings.frame_bytes_max - frames.ADD_OVERHEAD_BYTES_MAX
         self._loop = asyncio.get_running_loop()
@@ -90,7 +91,7 @@ class BookKeeperWriter(BookKeeperReader):
         lac = self._lac_told = core.last_confirmed
         length = core.pushed_length + size_bytes
         start = self._packet_start(view.ledger_id, entry_id, lac, length, payload)
-        request = frames.add(view.ledger_id, entry_id, view.master_key, start, payload)
+        request = self._request(entry_id, start, payload)
         self._pressure.pending_bytes += size_bytes
         core.add(Add(entry_id, request, size_bytes, length, self._write_set(entry_id), done))
         return entry_id

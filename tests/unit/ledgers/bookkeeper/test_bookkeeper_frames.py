@@ -21,7 +21,8 @@ def sent(request: Request, number: int) -> pb.Request:
 @pytest.mark.parametrize("recovery", [False, True])
 def test_an_add_by_hand_is_what_protobuf_would_write(number: int, recovery: bool) -> None:
     payload = memoryview(b"..payload.." * 30)[2:-2]
-    request = frames.add(number, number - 1, KEY, b"header+digest", payload, recovery=recovery)
+    requests = frames.AddRequests(number, KEY, recovery=recovery)
+    request = requests.add(number - 1, b"header+digest", payload)
     expected = pb.Request(
         header=pb.PacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txn_id=number),
         add=pb.AddRequest(
@@ -114,6 +115,28 @@ def test_the_status_is_that_of_the_operation_if_the_whole_went_well(
     if inner is not None:
         response.add.CopyFrom(pb.AddResponse(status=inner, ledger_id=1, entry_id=1))
     assert frames.status_of(response) is expected
+
+
+@pytest.mark.parametrize("number", [1, 127, 128, 2**20, 2**40])
+def test_the_usual_answer_to_an_add_is_known_without_parsing(number: int) -> None:
+    response = pb.Response(
+        header=pb.PacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txn_id=number),
+        status=pb.EOK,
+        add=pb.AddResponse(status=pb.EOK, ledger_id=5, entry_id=number),
+    )
+    message = response.SerializeToString()
+    assert frames.stored_number(message) == number
+    for cut in range(len(message)):
+        assert frames.stored_number(message[:cut]) in (0, number)
+    response.header.priority = 100
+    assert frames.stored_number(response.SerializeToString()) == 0, "unusual: to be parsed"
+    response.header.ClearField("priority")
+    response.add.status = pb.EFENCED
+    assert frames.stored_number(response.SerializeToString()) == 0
+    response.status = pb.EIO
+    assert frames.stored_number(response.SerializeToString()) == 0
+    response.header.operation = pb.READ_ENTRY
+    assert frames.stored_number(response.SerializeToString()) == 0
 
 
 def test_only_what_a_bookie_vouches_for_says_that_an_entry_is_absent() -> None:
