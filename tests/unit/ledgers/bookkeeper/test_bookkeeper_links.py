@@ -202,11 +202,11 @@ async def test_an_answer_to_nobody_is_passed_over(bench: Bench) -> None:
 
 
 async def test_a_closed_link_lets_nothing_through(bench: Bench) -> None:
-    bench.script = lambda *_: None
+    asked = asyncio.Event()
+    bench.script = lambda *_: asked.set()
     link = bench.link(request_timeout_s=10)
     waiting = asyncio.ensure_future(status_of(link))
-    while not bench.asked:
-        await asyncio.sleep(0.01)
+    await asked.wait()
     link.close()
     assert await waiting is Status.UNREACHABLE
     assert await status_of(link) is Status.UNREACHABLE
