@@ -141,23 +141,22 @@ class BookKeeperWriter(BookKeeperReader):
             self.stop(Fenced(f"ledger {self.ledger_id} was opened by somebody else"))
         elif status is Status.UNAUTHORIZED:
             self.stop(StorageError(f"bookie {bookie} refuses the password of {self.ledger_id}"))
-        else:
-            if self.is_open:
-                _log.info(
-                    "append_failed_on_bookie",
-                    ledger=self.ledger_id,
-                    entry=add.entry_id,
-                    bookie=bookie,
-                    reason=status.name,
-                )
-            self._core.place_failed(place, bookie)
+        elif self._core.place_failed(place, bookie):
+            _log.info(
+                "append_failed_on_bookie",
+                ledger=self.ledger_id,
+                entry=add.entry_id,
+                bookie=bookie,
+                reason=status.name,
+            )
 
     def complete(self, add: Add, /) -> None:
         """See `WriterOutput.complete`."""
         add.context(add.entry_id, None)
         self._pressure.settle(add.size_bytes)
         if not self._core.pending:
-            self._cluster.untold[self._tell] = None
+            if self._cluster.settings.explicit_lac_s:
+                self._cluster.untold[self._tell] = None
             self._note_idle()
 
     def fail(self, add: Add, error: AnabranchError, /) -> None:
@@ -185,6 +184,8 @@ class BookKeeperWriter(BookKeeperReader):
         for place in places:
             cluster.failed(bookies[place])
         replacements = cluster.replacements(bookies, places)
+        if self._closing and not self._core.pending:
+            replacements = {}  # nothing will be written there
         if replacements:
             wanted = replaced(bookies, replacements)
             try:
@@ -271,7 +272,7 @@ class BookKeeperWriter(BookKeeperReader):
     async def close(self) -> int:
         """See `LedgerWriter.close`."""
         core = self._core
-        if isinstance(core.stopped, Fenced):
+        if self._closed_last is None and isinstance(core.stopped, Fenced):
             self._refuse()
         self._closing = True
         async with self._close_lock:

@@ -89,6 +89,13 @@ def test_a_bookie_that_failed_is_no_answer(three: Bench) -> None:
     assert three.core.phase is Phase.READING
 
 
+def test_a_bookie_with_a_damaged_last_entry_is_fenced(three: Bench) -> None:
+    three.last(0, Status.DAMAGED)
+    three.last(1, Status.TIMED_OUT)
+    three.last(2, packet(4, 2))
+    assert three.output.started == 2
+
+
 def test_too_few_answers_decide_nothing(three: Bench) -> None:
     three.last(0, packet(4, 2))
     three.last(1, Status.TIMED_OUT)
