@@ -40,6 +40,7 @@ class BookKeeperWriter(BookKeeperReader):
         self._core = LedgerWriting(self, view.quorums, found.metadata.segments[-1].bookies)
         self._pressure = cluster.pressure
         self._packet_start = view.digest.header_and_digest
+        self._request = frames.AddRequests(view.ledger_id, view.master_key).add
         self._write_set = view.quorums.write_set
         self._payload_bytes_max = cluster.settings.frame_bytes_max - frames.ADD_OVERHEAD_BYTES_MAX
         self._loop = asyncio.get_running_loop()
@@ -82,12 +83,15 @@ class BookKeeperWriter(BookKeeperReader):
             )
         if self._pressure.pending_bytes > limits.STORE_PENDING_BYTES_MAX:
             raise StoreBusy(f"{self._pressure.pending_bytes} bytes wait for the bookies")
+        if type(payload) is not bytes and not (type(payload) is memoryview and payload.readonly):
+            # The last bookies may get it after enough others had it, when it may change.
+            payload = bytes(payload)
         view = self.view
         entry_id = core.next_entry_id
         lac = self._lac_told = core.last_confirmed
         length = core.pushed_length + size_bytes
         start = self._packet_start(view.ledger_id, entry_id, lac, length, payload)
-        request = frames.add(view.ledger_id, entry_id, view.master_key, start, payload)
+        request = self._request(entry_id, start, payload)
         self._pressure.pending_bytes += size_bytes
         core.add(Add(entry_id, request, size_bytes, length, self._write_set(entry_id), done))
         return entry_id

@@ -29,6 +29,9 @@ class Recovering:
         self._found = found
         self._view = LedgerView(metadata)
         self._ledger_id = metadata.ledger_id
+        self._requests = frames.AddRequests(
+            metadata.ledger_id, self._view.master_key, recovery=True
+        )
         self._segments = metadata.segments
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[int] = self._loop.create_future()
@@ -124,9 +127,7 @@ class Recovering:
         start = view.digest.header_and_digest(
             view.ledger_id, entry_id, packet.last_confirmed, packet.length, payload
         )
-        request = frames.add(
-            view.ledger_id, entry_id, view.master_key, start, payload, recovery=True
-        )
+        request = self._requests.add(entry_id, start, payload)
         places = view.quorums.write_set(entry_id)
         writing.add(Add(entry_id, request, len(payload), packet.length, places, None))
         self._give_up_if_stuck(writing)
