@@ -130,6 +130,7 @@ class Recovering:
         request = self._requests.add(entry_id, start, payload)
         places = view.quorums.write_set(entry_id)
         writing.add(Add(entry_id, request, len(payload), packet.length, places, None))
+        self._give_up_if_stuck(writing)
 
     def close(self, last_entry_id: int, /) -> None:
         """See `RecoveryOutput.close`."""
@@ -162,6 +163,8 @@ class Recovering:
     def complete(self, add: Add, /) -> None:
         """See `WriterOutput.complete`."""
         self._core.written(add.entry_id)
+        if self._writing is not None:
+            self._give_up_if_stuck(self._writing)
 
     def fail(self, add: Add, error: AnabranchError, /) -> None:
         """See `WriterOutput.fail`."""
@@ -187,6 +190,10 @@ class Recovering:
             wanted = replaced(bookies, replacements)
             self._segments = with_segment(self._segments, first_entry_id, wanted)
         writing.changed(replacements, places)
+        self._give_up_if_stuck(writing)
+
+    def _give_up_if_stuck(self, writing: LedgerWriting) -> None:
+        """Nobody waits for bookies to come: each entry that becomes the first one is looked at."""
         if writing.stuck and not writing.changing:
             names = ", ".join(writing.bookies[place] for place in writing.missing)
             writing.stop(

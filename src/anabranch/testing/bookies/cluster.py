@@ -1,9 +1,10 @@
 """A cluster of model bookies with the settings of one world, and the faults that are its own."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Unreachable
 from anabranch.ledgers.bookkeeper.digests import DigestType
 from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
@@ -18,6 +19,7 @@ from anabranch.testing.simulation.world import World
 
 BOOKIES: Final = 6
 SESSION_TIMEOUT_S: Final = 6.0
+_RETRY_S: Final = 0.2
 QUORUMS: Final = ((3, 3, 2), (3, 2, 2), (5, 3, 2), (4, 3, 3))
 """Bookies of a ledger, copies of an entry, and answers that acknowledge it."""
 WEIGHTS: Final = {**DEFAULT_WEIGHTS, **STORAGE_WEIGHTS, "full_bookie": 2.0, "rot": 2.0}
@@ -58,24 +60,23 @@ class Cluster:
         self.rotten = rng.choice(list(self.bookies.values()))
         """Copies are made against the loss of one; damage to two of them may be damage to all."""
 
-    async def open_metadata(self, runtime: Runtime) -> ServedStore:
-        """A client's metadata store.
-
-        Raises:
-            Unreachable: if nobody answers at present.
-        """
-        return await ServedStore.open(
-            runtime, self._metadata_url, session_timeout_s=SESSION_TIMEOUT_S
-        )
-
-    async def open(self, runtime: Runtime) -> BookKeeperLedgerStore:
-        """A client's ledger store.
-
-        Raises:
-            Unreachable: if nobody answers at present.
-        """
-        metadata = await self.open_metadata(runtime)
-        return await BookKeeperLedgerStore.open_cluster(runtime, metadata, self.settings)
+    async def open(self, runtime: Runtime) -> tuple[ServedStore, BookKeeperLedgerStore]:
+        """A client's stores, as soon as somebody answers."""
+        while True:
+            try:
+                metadata = await ServedStore.open(
+                    runtime, self._metadata_url, session_timeout_s=SESSION_TIMEOUT_S
+                )
+            except Unreachable:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            try:
+                ledgers = await BookKeeperLedgerStore.open_cluster(runtime, metadata, self.settings)
+            except Unreachable:
+                await metadata.close()
+                await asyncio.sleep(_RETRY_S)
+                continue
+            return metadata, ledgers
 
     def copies(self, metadata: LedgerMetadata, entry_id: int) -> int:
         """On how many of the bookies that the metadata name an entry is."""

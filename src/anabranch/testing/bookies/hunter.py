@@ -26,12 +26,15 @@ class Hunter:
         self._fence_breaks_share = rng.choice((0.0, 0.1, 0.4))
         self._recovery_breaks_share = rng.choice((0.0, 0.02, 0.1))
         self._queued_until_s: dict[tuple[str, int], float] = {}
+        self._thoughtful: dict[int, str] = {}
+        """By ledger, the bookie that is slow to say what it has."""
 
     def stop(self) -> None:
         """No more."""
         self._recoveries_left = 0
         self._queueing_share = self._fence_breaks_share = self._recovery_breaks_share = 0.0
         self._queued_until_s.clear()
+        self._thoughtful.clear()
 
     def recovering(self, ledger_id: int) -> None:
         """Somebody is about to open a ledger: what its writer sends now comes late."""
@@ -41,6 +44,7 @@ class Hunter:
         self._world.reach("hunted recovery")
         for bookie in self._rng.sample(self._bookies, self._rng.randrange(1, len(self._bookies))):
             self._queue(bookie, ledger_id)
+        self._thoughtful[ledger_id] = self._rng.choice(self._bookies)
 
     def _queue(self, bookie: str, ledger_id: int) -> None:
         until_s = self._world.now_s() + self._rng.uniform(0.0, self._queue_s)
@@ -51,11 +55,15 @@ class Hunter:
         if request.HasField("add"):
             return self._treat_add(bookie, request.add)
         if request.HasField("read") and request.read.HasField("flag"):
-            share = self._recovery_breaks_share
-            if request.read.entry_id < 0:
-                share = self._fence_breaks_share
-            return self._breaks("hunted fence", share)
+            return self._treat_fencing_read(bookie, request.read)
         return 0.0
+
+    def _treat_fencing_read(self, bookie: str, read: pb.ReadRequest) -> float:
+        if read.entry_id < 0:
+            return self._breaks("hunted fence", self._fence_breaks_share)
+        if self._thoughtful.get(read.ledger_id) == bookie:
+            return self._rng.uniform(0.0, self._queue_s)
+        return self._breaks("hunted recovery read", self._recovery_breaks_share)
 
     def _treat_add(self, bookie: str, add: pb.AddRequest) -> float:
         if add.HasField("flag"):

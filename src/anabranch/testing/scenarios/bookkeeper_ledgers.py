@@ -13,8 +13,9 @@ from typing import Final
 from anabranch.errors import AnabranchError, NotFound, Unreachable
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
 from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
+from anabranch.metadata.served.client import ServedStore
 from anabranch.runtime import Runtime
-from anabranch.testing.bookies.clients import live, recover
+from anabranch.testing.bookies.clients import Client, recover
 from anabranch.testing.bookies.cluster import BookieNemesis, Cluster
 from anabranch.testing.bookies.promises import Promises
 from anabranch.testing.scenarios.served_metadata import SERVER, URL
@@ -28,9 +29,24 @@ OPERATIONS_MIN: Final = 2_000
 LAST_LOOK_S_MAX: Final = 300.0
 
 
+async def live(promises: Promises, cluster: Cluster, runtime: Runtime) -> None:
+    """A client's process, until the story is over."""
+    metadata, store = await cluster.open(runtime)
+    listening = asyncio.ensure_future(listen(promises.world, metadata))
+    await Client(promises, runtime, store, cluster.hunter.recovering).work()
+    await metadata.close()
+    await listening
+
+
+async def listen(world: World, metadata: ServedStore) -> None:
+    """Note what becomes of a client's session."""
+    async for event in metadata.session_events():
+        world.reach(f"session: {event.value}")
+
+
 async def last_look(promises: Promises, cluster: Cluster, runtime: Runtime) -> None:
     """Everything works again: each ledger can be opened, and has what was promised."""
-    store = await cluster.open(runtime)
+    metadata, store = await cluster.open(runtime)
     async with asyncio.timeout(LAST_LOOK_S_MAX):
         for ledger_id, promised in promises.ledgers.items():
             while True:
@@ -43,13 +59,13 @@ async def last_look(promises: Promises, cluster: Cluster, runtime: Runtime) -> N
                     await asyncio.sleep(1.0)
                     continue
                 break
+    await count_copies(promises, cluster, await LedgerRegistry.open(metadata, runtime))
     await store.close()
+    await metadata.close()
 
 
-async def count_copies(promises: Promises, cluster: Cluster, runtime: Runtime) -> None:
+async def count_copies(promises: Promises, cluster: Cluster, registry: LedgerRegistry) -> None:
     """Each entry is where the metadata say, as often as an acknowledgement needs."""
-    metadata = await cluster.open_metadata(runtime)
-    registry = await LedgerRegistry.open(metadata, runtime)
     for ledger_id, promised in promises.ledgers.items():
         if promised.shown is not None:
             found, _ = await registry.read(ledger_id)
@@ -61,7 +77,6 @@ async def count_copies(promises: Promises, cluster: Cluster, runtime: Runtime) -
                     f"{copies} copies of {ledger_id}:{entry_id}"
                 )
             promises.world.reach("segments", len(found.segments) - 1)
-    await metadata.close()
 
 
 @scenario(
@@ -76,6 +91,8 @@ async def count_copies(promises: Promises, cluster: Cluster, runtime: Runtime) -
         "hunted recovery",
         "hunted recovery add",
         "refused: Fenced",
+        "session: connection lost",
+        "session: session lost",
         "fault crash",
         "fault power_cut",
         "fault pause",
@@ -94,10 +111,7 @@ async def bookkeeper_ledgers(world: World) -> None:
     cluster = Cluster(world, URL, heard=promises.hear)
     clients = [world.process(f"client-{number}") for number in range(CLIENTS)]
     for process in clients:
-        process.start(
-            lambda runtime: live(promises, runtime, cluster.open, cluster.hunter.recovering),
-            tolerates=(Unreachable,),
-        )
+        process.start(lambda runtime: live(promises, cluster, runtime), tolerates=(Unreachable,))
     # Each client and the metadata twice as often as each bookie: there are fewer of them.
     targets = [*cluster.processes, *clients, *clients, metadata, metadata]
     nemesis = BookieNemesis(world, cluster, targets)
@@ -107,6 +121,4 @@ async def bookkeeper_ledgers(world: World) -> None:
     cluster.hunter.stop()
     for process in clients:
         await process.wait_exit()
-    auditor = world.process("auditor")
-    await auditor.run(lambda runtime: last_look(promises, cluster, runtime))
-    await auditor.run(lambda runtime: count_copies(promises, cluster, runtime))
+    await world.process("auditor").run(lambda runtime: last_look(promises, cluster, runtime))
