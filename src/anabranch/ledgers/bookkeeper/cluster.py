@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import Unreachable
 from anabranch.journal import Pressure
 from anabranch.ledgers.bookkeeper.bookies import Bookies
@@ -42,6 +43,7 @@ class Cluster:
         self.lacking: dict[int, str] = {}
         """Ledgers that have fewer bookies than they should, and why."""
         self._loop = asyncio.get_running_loop()
+        self._failed_s: dict[str, float] = {}
 
     @classmethod
     async def open(
@@ -99,8 +101,19 @@ class Cluster:
         fresh = choose_replacements(bookies, places, self.bookies.writable(), draw)
         if fresh:
             return fresh
-        there = self.bookies.writable(with_quarantined=True)
+        # Two that fail at once would otherwise take each other's place without end.
+        before_s = self._loop.time() - limits.BOOKKEEPER_BOOKIE_RETRY_S
+        there = [
+            bookie
+            for bookie in self.bookies.writable(with_quarantined=True)
+            if self._failed_s.get(bookie, before_s) <= before_s
+        ]
         return choose_replacements(bookies, places, there, draw)
+
+    def failed(self, bookie: str) -> None:
+        """Avoid a bookie for some time, and for a moment altogether."""
+        self._failed_s[bookie] = self._loop.time()
+        self.bookies.quarantine(bookie)
 
     # --- background ---------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ from anabranch.runtime.network import Buffer, Connection
 from anabranch.telemetry import get_logger
 
 OnReply = Callable[[Any, Status, pb.Response | None], None]
-"""Called once with the request's context, how it went, and the answer if there was one."""
+"""Called once with the request's context, how it went, and the answer if there was one.
+
+An add that went well is told without its answer, which says no more."""
 
 _TICKS_PER_TIMEOUT: Final = 10
 _log: Final = get_logger("bookkeeper")
@@ -29,11 +31,12 @@ class BookieConnection:
         self, bookie: str, timeout_s: float, on_lost: Callable[["BookieConnection"], None]
     ) -> None:
         self.lost = False
+        self.transport: Connection | None = None
+        """Replaced when the connection goes on in TLS."""
         self._bookie = bookie
         self._timeout_s = timeout_s
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._transport: Connection | None = None
         self._writable = True
         self._number = 0
         # In the order of asking, which is the order of time running out too.
@@ -50,26 +53,26 @@ class BookieConnection:
 
     def connection_made(self, transport: Connection, /) -> None:
         """See `ConnectionHandler.connection_made`."""
-        self._transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes, /) -> None:
         """See `ConnectionHandler.data_received`."""
         if self.lost:
             return
         self._heard_s = self._loop.time()
-        gathered: Buffer = data
         if self._rest:
             self._rest += data
             if len(self._rest) < self._rest_bytes_wanted:
                 return
-            gathered, self._rest = self._rest, bytearray()
+            data = bytes(self._rest)
+            self._rest.clear()
         try:
-            messages, end = frames.cut_frames(gathered, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
-            if end < len(gathered):
-                self._rest += gathered[end:]
+            messages, end = frames.cut_frames(data, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
+            if end < len(data):
+                self._rest += data[end:]
                 self._rest_bytes_wanted = frames.frame_bytes(self._rest)
             for message in messages:
-                self._take(frames.parse_response(message))
+                self._take(message)
         except AnabranchError as error:
             _log.warning("bookie_broke_rules", bookie=self._bookie, reason=str(error))
             self.abort()
@@ -95,7 +98,9 @@ class BookieConnection:
 
     def ask(self, request: Request, on_reply: OnReply, context: Any) -> None:
         """Send a request with what else is asked in this turn of the loop."""
-        if self.lost or self._gathered_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX:
+        if self.lost or (
+            not self._writable and self._gathered_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX
+        ):
             status = Status.UNREACHABLE if self.lost else Status.TOO_SLOW
             self._loop.call_soon(on_reply, context, status, None)
             return
@@ -114,15 +119,21 @@ class BookieConnection:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if not self._pieces or not self._writable or self.lost or self._transport is None:
+        if not self._pieces or not self._writable or self.lost or self.transport is None:
             return
         pieces, self._pieces = self._pieces, []
         self._gathered_bytes = 0
-        self._transport.writelines(pieces)
+        self.transport.writelines(pieces)
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _take(self, response: pb.Response) -> None:
+    def _take(self, message: bytes) -> None:
+        if number := frames.stored_number(message):
+            waiting = self._waiting.pop(number, None)
+            if waiting is not None:
+                waiting[1](waiting[2], Status.OK, None)
+            return
+        response = frames.parse_response(message)
         waiting = self._waiting.pop(response.header.txn_id, None)
         if waiting is not None:
             waiting[1](waiting[2], frames.status_of(response), response)
@@ -152,8 +163,8 @@ class BookieConnection:
 
     def abort(self) -> None:
         """End the connection at once; what is unanswered stays so."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         self._end()
 
     def _end(self) -> None:

@@ -40,6 +40,7 @@ class BookKeeperWriter(BookKeeperReader):
         self._core = LedgerWriting(self, view.quorums, found.metadata.segments[-1].bookies)
         self._pressure = cluster.pressure
         self._packet_start = view.digest.header_and_digest
+        self._request = frames.AddRequests(view.ledger_id, view.master_key).add
         self._write_set = view.quorums.write_set
         self._payload_bytes_max = cluster.settings.frame_bytes_max - frames.ADD_OVERHEAD_BYTES_MAX
         self._loop = asyncio.get_running_loop()
@@ -82,12 +83,15 @@ class BookKeeperWriter(BookKeeperReader):
             )
         if self._pressure.pending_bytes > limits.STORE_PENDING_BYTES_MAX:
             raise StoreBusy(f"{self._pressure.pending_bytes} bytes wait for the bookies")
+        if type(payload) is not bytes and not (type(payload) is memoryview and payload.readonly):
+            # The last bookies may get it after enough others had it, when it may change.
+            payload = bytes(payload)
         view = self.view
         entry_id = core.next_entry_id
         lac = self._lac_told = core.last_confirmed
         length = core.pushed_length + size_bytes
         start = self._packet_start(view.ledger_id, entry_id, lac, length, payload)
-        request = frames.add(view.ledger_id, entry_id, view.master_key, start, payload)
+        request = self._request(entry_id, start, payload)
         self._pressure.pending_bytes += size_bytes
         core.add(Add(entry_id, request, size_bytes, length, self._write_set(entry_id), done))
         return entry_id
@@ -137,23 +141,22 @@ class BookKeeperWriter(BookKeeperReader):
             self.stop(Fenced(f"ledger {self.ledger_id} was opened by somebody else"))
         elif status is Status.UNAUTHORIZED:
             self.stop(StorageError(f"bookie {bookie} refuses the password of {self.ledger_id}"))
-        else:
-            if self.is_open:
-                _log.info(
-                    "append_failed_on_bookie",
-                    ledger=self.ledger_id,
-                    entry=add.entry_id,
-                    bookie=bookie,
-                    reason=status.name,
-                )
-            self._core.place_failed(place, bookie)
+        elif self._core.place_failed(place, bookie):
+            _log.info(
+                "append_failed_on_bookie",
+                ledger=self.ledger_id,
+                entry=add.entry_id,
+                bookie=bookie,
+                reason=status.name,
+            )
 
     def complete(self, add: Add, /) -> None:
         """See `WriterOutput.complete`."""
         add.context(add.entry_id, None)
         self._pressure.settle(add.size_bytes)
         if not self._core.pending:
-            self._cluster.untold[self._tell] = None
+            if self._cluster.settings.explicit_lac_s:
+                self._cluster.untold[self._tell] = None
             self._note_idle()
 
     def fail(self, add: Add, error: AnabranchError, /) -> None:
@@ -179,8 +182,10 @@ class BookKeeperWriter(BookKeeperReader):
     ) -> None:
         cluster = self._cluster
         for place in places:
-            cluster.bookies.quarantine(bookies[place])
+            cluster.failed(bookies[place])
         replacements = cluster.replacements(bookies, places)
+        if self._closing and not self._core.pending:
+            replacements = {}  # nothing will be written there
         if replacements:
             wanted = replaced(bookies, replacements)
             try:
@@ -200,7 +205,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     def _note_missing(self) -> None:
         missing = self._core.missing
-        if self._core.stopped is not None or not missing:
+        if not self.is_open or not missing:
             self._cluster.lacking.pop(self.ledger_id, None)
             return
         names = ", ".join(self._core.bookies[place] for place in missing)
@@ -267,7 +272,7 @@ class BookKeeperWriter(BookKeeperReader):
     async def close(self) -> int:
         """See `LedgerWriter.close`."""
         core = self._core
-        if isinstance(core.stopped, Fenced):
+        if self._closed_last is None and isinstance(core.stopped, Fenced):
             self._refuse()
         self._closing = True
         async with self._close_lock:

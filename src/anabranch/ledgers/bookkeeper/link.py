@@ -7,22 +7,24 @@ that their sender can go to another one.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.connection import BookieConnection, OnReply
 from anabranch.ledgers.bookkeeper.frames import Request, Status
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.runtime import Runtime
+from anabranch.runtime.network import Tls
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
 Resolve = Callable[[str], Awaitable[tuple[str, int]]]
 """Where the bookie of an id listens."""
 
+_Answer: TypeAlias = asyncio.Future[tuple[Status, pb.Response | None]]
 _DISABLED_PLUGIN: Final = "AuthDisabledPlugin"
 _log: Final = get_logger("bookkeeper")
 
@@ -72,7 +74,7 @@ class BookieLink:
 
     async def call(self, request: Request) -> tuple[Status, pb.Response | None]:
         """Send a request and wait for how it went."""
-        answer: asyncio.Future[tuple[Status, pb.Response | None]] = self._loop.create_future()
+        answer: _Answer = self._loop.create_future()
         self.ask(request, _answered, answer)
         return await answer
 
@@ -91,6 +93,8 @@ class BookieLink:
             async with asyncio.timeout(self._settings.connect_timeout_s):
                 host, port = await self._resolve(self.bookie)
                 await self._runtime.network.connect(host, port, lambda: connection)
+                if self._settings.tls is not None:
+                    await self._secure(connection, host, self._settings.tls)
                 await self._introduce(connection)
         except TimeoutError:
             self._not_connected(connection, "no answer in time")
@@ -111,13 +115,26 @@ class BookieLink:
             for request, on_reply, context in queue:
                 connection.ask(request, on_reply, context)
 
+    async def _secure(self, connection: BookieConnection, host: str, tls: Tls) -> None:
+        status, _ = await self._ask_first(connection, frames.start_tls())
+        if status is not Status.OK:
+            raise ConfigError(f"bookie {self.bookie} does not speak TLS: {status.name}")
+        connection.transport = await self._runtime.network.start_tls(
+            connection.transport, connection, tls, host=host
+        )
+
+    async def _ask_first(
+        self, connection: BookieConnection, request: Request
+    ) -> tuple[Status, pb.Response | None]:
+        answer: _Answer = self._loop.create_future()
+        connection.ask(request, _answered, answer)
+        return await answer
+
     async def _introduce(self, connection: BookieConnection) -> None:
         if self._settings.auth is None:
             return
         plugin, token = self._settings.auth
-        answer: asyncio.Future[tuple[Status, pb.Response | None]] = self._loop.create_future()
-        connection.ask(frames.authenticate(plugin, token), _answered, answer)
-        status, response = await answer
+        status, response = await self._ask_first(connection, frames.authenticate(plugin, token))
         if status is not Status.OK or response is None:
             raise ConfigError(
                 f"bookie {self.bookie} does not accept the credentials for {plugin}: check them"
@@ -151,11 +168,7 @@ class BookieLink:
                 _log.info("bookie_connection_lost", bookie=self.bookie)
 
 
-def _answered(
-    answer: "asyncio.Future[tuple[Status, pb.Response | None]]",
-    status: Status,
-    response: pb.Response | None,
-) -> None:
+def _answered(answer: _Answer, status: Status, response: pb.Response | None) -> None:
     if not answer.done():
         answer.set_result((status, response))
 
@@ -174,21 +187,17 @@ class BookieLinks:
         self._closed = False
 
     def link(self, bookie: str) -> BookieLink:
-        """The way to a bookie.
-
-        Raises:
-            AlreadyClosed: after `close`.
-        """
+        """The way to a bookie; after `close`, one on which nothing gets through."""
         link = self._links.get(bookie)
         if link is None:
-            if self._closed:
-                raise AlreadyClosed("the ledger store was closed")
             link = BookieLink(self._runtime, bookie, self._resolve, self._settings, self._tasks)
             self._links[bookie] = link
+            if self._closed:
+                link.close()
         return link
 
     def close(self) -> None:
         """Let go of every connection."""
         self._closed = True
-        for link in self._links.values():
+        for link in list(self._links.values()):
             link.close()

@@ -51,6 +51,7 @@ class BookKeeperReader:
     def __init__(self, cluster: Cluster, view: LedgerView) -> None:
         self._cluster = cluster
         self.view = view
+        self._wave_entries = limits.BOOKKEEPER_READS_AT_FIRST
 
     @property
     def ledger_id(self) -> int:
@@ -83,6 +84,7 @@ class BookKeeperReader:
         while first <= last:
             count = self._how_many(max_bytes)
             found, error = await self._read_some(first, min(last, first + count - 1))
+            self._learn_size(sum(len(packet.payload) for packet in found))
             for packet in found:
                 max_bytes -= len(packet.payload)
                 if max_bytes < 0 and entries:
@@ -98,7 +100,14 @@ class BookKeeperReader:
     def _how_many(self, max_bytes: int) -> int:
         """As many entries as may fit, if they are as large as the others."""
         usual_bytes = max(1, self.length_bytes // (self.last_entry_id + 1))
-        return max(1, min(max_bytes // usual_bytes + 1, limits.BOOKKEEPER_READS_AHEAD_MAX))
+        return max(1, min(max_bytes // usual_bytes + 1, self._wave_entries))
+
+    def _learn_size(self, wave_bytes: int) -> None:
+        """Ask for more at a time as long as what comes is not much."""
+        if wave_bytes > limits.BOOKKEEPER_WAVE_BYTES:
+            self._wave_entries = max(1, self._wave_entries // 2)
+        elif 2 * wave_bytes < limits.BOOKKEEPER_WAVE_BYTES:
+            self._wave_entries = min(2 * self._wave_entries, limits.BOOKKEEPER_READS_AHEAD_MAX)
 
     async def _read_some(self, first: int, last: int) -> tuple[list[Packet], AnabranchError | None]:
         """Entries in order, and why there are no more of them."""

@@ -29,6 +29,9 @@ class Recovering:
         self._found = found
         self._view = LedgerView(metadata)
         self._ledger_id = metadata.ledger_id
+        self._requests = frames.AddRequests(
+            metadata.ledger_id, self._view.master_key, recovery=True
+        )
         self._segments = metadata.segments
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[int] = self._loop.create_future()
@@ -124,11 +127,10 @@ class Recovering:
         start = view.digest.header_and_digest(
             view.ledger_id, entry_id, packet.last_confirmed, packet.length, payload
         )
-        request = frames.add(
-            view.ledger_id, entry_id, view.master_key, start, payload, recovery=True
-        )
+        request = self._requests.add(entry_id, start, payload)
         places = view.quorums.write_set(entry_id)
         writing.add(Add(entry_id, request, len(payload), packet.length, places, None))
+        self._give_up_if_stuck(writing)
 
     def close(self, last_entry_id: int, /) -> None:
         """See `RecoveryOutput.close`."""
@@ -161,6 +163,8 @@ class Recovering:
     def complete(self, add: Add, /) -> None:
         """See `WriterOutput.complete`."""
         self._core.written(add.entry_id)
+        if self._writing is not None:
+            self._give_up_if_stuck(self._writing)
 
     def fail(self, add: Add, error: AnabranchError, /) -> None:
         """See `WriterOutput.fail`."""
@@ -180,12 +184,16 @@ class Recovering:
         if self._end.done():
             return
         for place in places:
-            self._cluster.bookies.quarantine(bookies[place])
+            self._cluster.failed(bookies[place])
         replacements = self._cluster.replacements(bookies, places)
         if replacements:
             wanted = replaced(bookies, replacements)
             self._segments = with_segment(self._segments, first_entry_id, wanted)
         writing.changed(replacements, places)
+        self._give_up_if_stuck(writing)
+
+    def _give_up_if_stuck(self, writing: LedgerWriting) -> None:
+        """Nobody waits for bookies to come: each entry that becomes the first one is looked at."""
         if writing.stuck and not writing.changing:
             names = ", ".join(writing.bookies[place] for place in writing.missing)
             writing.stop(

@@ -103,7 +103,9 @@ class LedgerRecovery:
         if status is Status.UNAUTHORIZED:
             self._give_up(StorageError(f"a bookie refuses the password of {self._name}"))
             return
-        usable = packet is not None or status.says_absent
+        # One whose last entry is damaged is fenced all the same; without what it knew to be
+        # confirmed reading begins earlier.
+        usable = packet is not None or status.says_absent or status is Status.DAMAGED
         self._answered[place] = usable
         if not usable:
             self._last_status = status

@@ -34,7 +34,7 @@ class BookKeeperLedgerStore:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._registry = cluster.registry
         self._writers: dict[int, BookKeeperWriter] = {}
         self._views: weakref.WeakValueDictionary[int, LedgerView] = weakref.WeakValueDictionary()
@@ -61,7 +61,7 @@ class BookKeeperLedgerStore:
     @property
     def pressure(self) -> Pressure:
         """See `LedgerStore.pressure`."""
-        return self._cluster.pressure
+        return self.cluster.pressure
 
     @property
     def failure(self) -> AnabranchError | None:
@@ -71,7 +71,7 @@ class BookKeeperLedgerStore:
     @property
     def degraded(self) -> str | None:
         """See `LedgerStore.degraded`."""
-        lacking = self._cluster.lacking
+        lacking = self.cluster.lacking
         if not lacking:
             return None
         ledger_id, why = next(iter(lacking.items()))
@@ -93,7 +93,7 @@ class BookKeeperLedgerStore:
         custom = dict(custom_metadata or {})
         if RECOVERED_KEY in custom:
             raise InputError(f"{RECOVERED_KEY} is not for the metadata of others")
-        settings = self._cluster.settings
+        settings = self.cluster.settings
         metadata = LedgerMetadata(
             ledger_id=ledger_id,
             ensemble_size=settings.ensemble_size,
@@ -104,11 +104,11 @@ class BookKeeperLedgerStore:
             length=0,
             digest=settings.digest,
             password=settings.password,
-            segments=(EnsembleSegment(0, self._cluster.new_ensemble(settings.ensemble_size)),),
+            segments=(EnsembleSegment(0, self.cluster.new_ensemble(settings.ensemble_size)),),
             custom_metadata=MappingProxyType(custom),
             ctoken=self._registry.new_token(),
         )
-        writer = BookKeeperWriter(self._cluster, await self._registry.create(metadata))
+        writer = BookKeeperWriter(self.cluster, await self._registry.create(metadata))
         self._writers[ledger_id] = writer
         self._views[ledger_id] = writer.view
         writer.when_over(self._forget)
@@ -123,12 +123,12 @@ class BookKeeperLedgerStore:
         """
         self._check_open()
         found = await self._registry.read(ledger_id)
-        check_password(found.metadata, self._cluster.settings.password)
+        check_password(found.metadata, self.cluster.settings.password)
         self._fence_own(ledger_id, "opened")
         found = await transitions.begin_recovery(self._registry, found)
         if found.metadata.state is not State.CLOSED:
-            found = await Recovering(self._cluster, found).run()
-        return BookKeeperReader(self._cluster, self._view(found.metadata))
+            found = await Recovering(self.cluster, found).run()
+        return BookKeeperReader(self.cluster, self._view(found.metadata))
 
     async def delete(self, ledger_id: int) -> None:
         """See `LedgerStore.delete`. A writer in another process is fenced as far as bookies answer.
@@ -141,7 +141,7 @@ class BookKeeperLedgerStore:
         own = self._fence_own(ledger_id, "deleted")
         if found.metadata.state is not State.CLOSED and not own:
             found = await transitions.begin_recovery(self._registry, found)
-            await fence(self._cluster, found.metadata)
+            await fence(self.cluster, found.metadata)
         await self._registry.delete(ledger_id)
         view = self._views.get(ledger_id)
         if view is not None:
@@ -165,7 +165,7 @@ class BookKeeperLedgerStore:
             if writer is not None:
                 last, length = writer.last_entry_id, writer.length_bytes
             else:
-                last, length = await last_known(self._cluster, metadata)
+                last, length = await last_known(self.cluster, metadata)
         fenced = recovered or metadata.state is State.IN_RECOVERY
         return LedgerDescription(
             ledger_id=ledger_id,
@@ -190,7 +190,7 @@ class BookKeeperLedgerStore:
             pass  # what is still under way fails below, and its callers are told
         for writer in writers:
             writer.stop(AlreadyClosed("the ledger store was closed"))
-        await self._cluster.close()
+        await self.cluster.close()
 
     # --- what is known of ledgers -------------------------------------------------------------
 

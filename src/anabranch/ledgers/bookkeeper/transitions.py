@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import BadVersion, Fenced, NotFound, OutcomeUnknown, Unreachable
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    Fenced,
+    NotFound,
+    OutcomeUnknown,
+    Unreachable,
+)
 from anabranch.ledgers.bookkeeper.ensemble import with_segment
 from anabranch.ledgers.bookkeeper.ledger_metadata import EnsembleSegment, LedgerMetadata, State
 from anabranch.ledgers.bookkeeper.ledger_registry import Found, LedgerRegistry
@@ -32,6 +39,7 @@ async def change_ensemble(
 
     Raises:
         Fenced: if the ledger is not the writer's any more.
+        AnabranchError: if trying on makes no sense, such as with a store that was closed.
     """
     present = known
     delay_s = limits.BOOKKEEPER_METADATA_RETRY_S
@@ -51,7 +59,9 @@ async def change_ensemble(
                 present = await registry.read(metadata.ledger_id)
         except NotFound:
             raise Fenced(f"ledger {metadata.ledger_id} was deleted") from None
-        except (Unreachable, OutcomeUnknown) as error:
+        except AnabranchError as error:
+            if not (error.retriable or isinstance(error, OutcomeUnknown)):
+                raise
             _log.warning("ensemble_change_waits", ledger=metadata.ledger_id, reason=str(error))
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, limits.BOOKKEEPER_METADATA_RETRY_S_MAX)
@@ -71,7 +81,7 @@ async def close_written(
     while True:
         metadata = present.metadata
         wanted = replace(metadata, state=State.CLOSED, last_entry_id=last_entry_id, length=length)
-        if metadata == wanted:
+        if metadata == wanted and RECOVERED_KEY not in metadata.custom_metadata:
             return present  # by ourselves, in an attempt that had no answer
         _check_own(metadata)
         try:

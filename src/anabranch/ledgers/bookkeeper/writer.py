@@ -135,12 +135,13 @@ class LedgerWriting:
         if not self._changing and self.pending and self.pending[0] is add:
             self._confirm()
 
-    def place_failed(self, place: int, bookie: str) -> None:
-        """A bookie did not take an entry, whether that was confirmed by others or not."""
-        if self.stopped is not None or self.bookies[place] != bookie:
-            return
+    def place_failed(self, place: int, bookie: str) -> bool:
+        """A bookie did not take an entry, whether others did or not; says whether that is new."""
+        if self.stopped is not None or self.bookies[place] != bookie or place in self._failed:
+            return False
         self._failed[place] = None
         self._want_change()
+        return True
 
     def stop(self, error: AnabranchError) -> None:
         """Confirm nothing any more."""

@@ -4,15 +4,14 @@ What they see goes to `Promises`, which judges it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
-from anabranch.errors import AnabranchError, Fenced, InputError, NotFound, Unreachable
+from anabranch.errors import AnabranchError, Fenced, InputError, NotFound
 from anabranch.ledgers.store import LedgerReader, LedgerState, LedgerStore, LedgerWriter
 from anabranch.runtime import Runtime
 from anabranch.testing.bookies.promises import Promises
 
-OpenStore = Callable[[Runtime], Awaitable[LedgerStore]]
 WRITERS_EACH: Final = 2
 _READ_BYTES_MAX: Final = 10_000
 _PATIENCE_S: Final = 120.0
@@ -141,24 +140,14 @@ class Client:
 
     async def _describe(self, ledger_id: int) -> None:
         described = await self._store.describe(ledger_id)
+        entries = described.last_entry_id + 1
         if described.state is LedgerState.CLOSED:
-            self._promises.settle(ledger_id, described.last_entry_id + 1)
+            self._promises.settle(ledger_id, entries)
+        else:
+            self._promises.know(ledger_id, entries)
 
     def _tolerate(self, doing: str, error: AnabranchError) -> None:
         """Faults explain much, but no wrong question and no lost ledger."""
         assert not isinstance(error, InputError | NotFound), f"{doing}: {error!r}"
         fenced = "fenced" if isinstance(error, Fenced) else type(error).__name__
         self._promises.operate(f"{doing}: {fenced}")
-
-
-async def live(
-    promises: Promises, runtime: Runtime, open_store: OpenStore, recovering: Callable[[int], None]
-) -> None:
-    """A client's process, until the story is over."""
-    while True:
-        try:
-            store = await open_store(runtime)
-            break
-        except Unreachable:
-            await asyncio.sleep(0.2)
-    await Client(promises, runtime, store, recovering).work()

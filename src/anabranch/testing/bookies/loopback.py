@@ -37,6 +37,11 @@ class LoopbackBookie:
     def _node(self) -> str:
         return f"{LedgerPaths().available}/{self.bookie_id}"
 
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an entry is here."""
+        shelf = self.shelves.ledgers.get(ledger_id)
+        return shelf is not None and entry_id in shelf.entries
+
     async def start(self) -> None:
         """Open the port, the same one as before, and show up."""
         self._listener = await self._runtime.network.listen("127.0.0.1", self._port, self._door)

@@ -20,6 +20,8 @@ class Promised:
         self.acknowledged = 0
         self.refused = False
         """Whether an append of its writer failed: none is acknowledged from then on."""
+        self.known = 0
+        """How many entries somebody who did not open it was told to be durable."""
         self.shown: int | None = None
         """How many entries it has, once that was settled; never changes again."""
 
@@ -95,6 +97,14 @@ class Promises:
         assert found == wanted, f"ledger {ledger_id}: wrong bytes from {first} on"
         self.operate("read", len(found))
 
+    def know(self, ledger_id: int, entries: int) -> None:
+        """Somebody learnt how many entries of an open ledger are durable at least."""
+        promised = self.ledgers[ledger_id]
+        promised.known = max(promised.known, entries)
+        if promised.shown is not None:
+            assert entries <= promised.shown, f"ledger {ledger_id} was said to have {entries}"
+        self.operate("described")
+
     def settle(self, ledger_id: int, entries: int) -> None:
         """Somebody learnt how many entries a closed ledger has."""
         promised = self.ledgers[ledger_id]
@@ -104,6 +114,7 @@ class Promises:
         assert promised.acknowledged <= entries <= len(promised.attempted), (
             f"ledger {ledger_id}: {promised.acknowledged} were acknowledged, {entries} are left"
         )
+        assert promised.known <= entries, f"ledger {ledger_id} was said to have {promised.known}"
         promised.created = True
         promised.shown = entries
         self.operate("settled")

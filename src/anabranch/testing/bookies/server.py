@@ -27,15 +27,21 @@ _CAPACITY_BYTES: Final = 1 << 30
 Answer = Callable[[Status], None]
 Heard = Callable[[str, bytes, bool], None]
 """Called with the bookie's name, an entry's packet, and whether recovery sends it."""
+Treat = Callable[[str, pb.Request], float]
+"""Called with the bookie's name and what it is asked; says for how many seconds the request lies
+in a queue of the bookie before anything is done, or less than 0 if its connection breaks first."""
 
 
 class Bookie:
     """What outlives the lives of a bookie's process besides its disk: its fate."""
 
-    def __init__(self, name: str, *, heard: Heard | None = None) -> None:
+    def __init__(
+        self, name: str, *, heard: Heard | None = None, treat: Treat | None = None
+    ) -> None:
         self.name = name
         self.bookie_id = f"{name}:{PORT}"
         self.heard = heard
+        self.treat = treat
         self.server: BookieServer | None = None
         self._full = False
         self._rot: list[tuple[int, int, int]] = []
@@ -152,6 +158,11 @@ class BookieServer:
             answer(Status.IO_ERROR)
             self._end(error)
 
+    def treat(self, request: pb.Request) -> float:
+        """See `Treat`."""
+        treat = self._bookie.treat
+        return 0.0 if treat is None else treat(self._bookie.name, request)
+
     def heard(self, packet: bytes, recovery: bool) -> None:
         """Tell whoever looks on that an entry is taken in."""
         if self._bookie.heard is not None:
@@ -186,7 +197,15 @@ class Door(asyncio.Protocol):
             end = start + _LENGTH.size + length
             if end > len(self._received):
                 break
-            self._request(pb.Request.FromString(bytes(self._received[start + 4 : end])))
+            request = pb.Request.FromString(bytes(self._received[start + _LENGTH.size : end]))
+            wait_s = self._server.treat(request)
+            if wait_s < 0:
+                self._transport.abort()
+                return
+            if wait_s > 0:
+                asyncio.get_running_loop().call_later(wait_s, self._request, request)
+            else:
+                self._request(request)
             start = end
         del self._received[:start]
 
