@@ -26,6 +26,8 @@ class OwnedNode:
         try:
             stat = await self._metadata.put(self.path, value, self._expected, guard=guard)
         except Fenced as error:
+            if guard is None:
+                raise
             raise CatalogChanged(f"{self.path} was not written: {error}") from error
         except BadVersion as error:
             raise Fenced(f"{self.path} was written by another owner: {error}") from error

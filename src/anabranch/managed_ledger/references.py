@@ -13,8 +13,10 @@ _COMPACTED = "CompactedTopicLedger"
 """Under which Pulsar's compaction notes the ledger that it wrote."""
 _DELAYED = "#pulsar.internal.delayed.bucket"
 """How names begin under which Pulsar notes ledgers with delayed messages."""
-_CHAIN_DEPTH = 4
-"""A chain is at TENANT/NAMESPACE/DOMAIN/TOPIC, its cursors one below."""
+_DOMAIN = "persistent"
+"""A chain is at TENANT/NAMESPACE/DOMAIN/TOPIC, its cursors one below. Old names, and those by which
+Pulsar looks after its own health, have a CLUSTER behind the tenant.
+"""
 
 
 async def references(metadata: MetadataStore) -> AsyncIterator[tuple[LedgerPlace, str]]:
@@ -29,10 +31,11 @@ async def references(metadata: MetadataStore) -> AsyncIterator[tuple[LedgerPlace
     """
     async for node in metadata.scan(MANAGED_LEDGERS):
         name = node.stat.path.removeprefix(MANAGED_LEDGERS).lstrip("/")
-        depth = name.count("/") + 1 if name else 0
-        if not node.value and depth < _CHAIN_DEPTH:
+        parts = name.split("/") if name else []
+        chain_depth = 5 if parts[2:3] != [_DOMAIN] and parts[3:4] == [_DOMAIN] else 4
+        if not node.value and len(parts) < chain_depth:
             continue
-        if depth <= _CHAIN_DEPTH:
+        if len(parts) <= chain_depth:
             for span in decode_chain(node.value, name).spans:
                 yield span.place, f"managed ledger {name}"
         else:

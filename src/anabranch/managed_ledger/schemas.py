@@ -85,6 +85,8 @@ class SchemaStorage:
                 await discard_ledger(self._ledgers, created.place)
                 continue
             except Fenced:
+                if created.guard is None:
+                    raise
                 await start_over(self._ledgers, created)
                 continue
             return version
