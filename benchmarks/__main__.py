@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from benchmarks import (
+    bookkeeper_append,
     fsync_placement,
     history_check,
     ledger_append,
@@ -26,6 +27,7 @@ SECONDS_MIN: Final = 15
 
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
+    "bookkeeper_append": lambda _options: bookkeeper_append.run(),
     "fsync_placement": lambda _options: fsync_placement.run(),
     "history_check": lambda _options: history_check.run(),
     "ledger_append": lambda _options: ledger_append.run(),

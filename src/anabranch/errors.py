@@ -11,6 +11,7 @@
     │   ├── BadVersion
     │   ├── NotEmpty
     │   ├── Fenced
+    │   ├── CatalogChanged    new ledgers belong to another storage cluster by now
     │   ├── LockBusy          somebody else holds the lock
     │   ├── SessionExpired    the session is over and so are its ephemeral nodes
     │   └── FolderInUse
@@ -86,6 +87,12 @@ class NotEmpty(ConflictError):
 
 class Fenced(ConflictError):
     """A newer owner has taken over; this one must stop writing."""
+
+
+class CatalogChanged(ConflictError):
+    """The catalog of storage clusters is not what a ledger was created under: create another."""
+
+    retriable = True
 
 
 class LockBusy(ConflictError):

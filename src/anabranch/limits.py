@@ -251,6 +251,44 @@ LEDGER_COMPACTION_SLICE_BYTES: Final = 256 * KIB
 LEDGER_COMPACTION_BYTES_PER_S_MAX: Final = 16 * MIB
 """How fast compaction copies; the disk belongs to the appends."""
 
+# --- BookKeeper's metadata --------------------------------------------------------------------
+BOOKKEEPER_ENSEMBLE_MAX: Final = 1000
+"""More bookies in one ensemble are damage, not a ledger."""
+BOOKKEEPER_UNKNOWN_OUTCOME_S_MAX: Final = 30.0
+"""How long a change of a ledger's metadata is asked after whose answer was lost."""
+BOOKIE_QUARANTINE_S: Final = 60.0
+"""How long a bookie that failed gets no new ledgers, if there are others."""
+LEDGER_ID_TRIES_MAX: Final = 20
+"""How often an id is drawn again because an answer was lost."""
+LEDGER_ID_FLOOR_DRAWS_MAX: Final = 100_000
+"""A floor further away is reached by ids of the long form instead of by drawing."""
+
+# --- BookKeeper's bookies ---------------------------------------------------------------------
+BOOKKEEPER_FRAME_BYTES_MAX: Final = FRAME_BYTES_MAX
+"""The largest frame that a bookie takes, as Pulsar configures it."""
+BOOKKEEPER_ANSWER_BYTES_MAX: Final = 16 * MIB
+BOOKKEEPER_UNSENT_BYTES_MAX: Final = STORE_PENDING_BYTES_HIGH
+"""What waits to be sent to one bookie that does not read before it counts as too slow."""
+BOOKKEEPER_CONNECT_TIMEOUT_S: Final = 5.0
+BOOKKEEPER_REQUEST_TIMEOUT_S: Final = 5.0
+BOOKKEEPER_SPECULATIVE_READ_S: Final = 1.0
+BOOKKEEPER_QUORUM_WAIT_S: Final = 20.0
+BOOKKEEPER_EXPLICIT_LAC_S: Final = 1.0
+BOOKKEEPER_RECONNECT_DELAY_S_MIN: Final = 0.1
+BOOKKEEPER_RECONNECT_DELAY_S_MAX: Final = 5.0
+BOOKKEEPER_BOOKIE_RETRY_S: Final = 1.0
+"""How often a writer that lacks a bookie looks for one."""
+BOOKKEEPER_READS_AT_FIRST: Final = 16
+BOOKKEEPER_READS_AHEAD_MAX: Final = 256
+"""Entries that one read asks for at the same time."""
+BOOKKEEPER_WAVE_BYTES: Final = 8 * MIB
+"""If they were more than this together, fewer are asked for the next time."""
+BOOKKEEPER_RECOVERY_READS_MAX: Final = 32
+"""Entries behind the last confirmed one that a recovery reads at the same time."""
+BOOKKEEPER_METADATA_RETRY_S: Final = 0.2
+BOOKKEEPER_METADATA_RETRY_S_MAX: Final = 2.0
+"""How long to wait before a change of a ledger's metadata is tried again."""
+
 # --- managed ledgers --------------------------------------------------------------------------
 LEDGER_ENTRIES_MAX: Final = 50_000
 LEDGER_BYTES_MAX: Final = 2048 * MIB

@@ -24,19 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bschema_storage_format.proto\x12\x18\x61nabranch.schema_storage\"1\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"e\n\nIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12\x38\n\x08position\x18\x02 \x02(\x0b\x32&.anabranch.schema_storage.PositionInfo\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"W\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x02(\x0c\x12\x33\n\x05index\x18\x05 \x03(\x0b\x32$.anabranch.schema_storage.IndexEntry\"x\n\rSchemaLocator\x12\x32\n\x04info\x18\x01 \x02(\x0b\x32$.anabranch.schema_storage.IndexEntry\x12\x33\n\x05index\x18\x02 \x03(\x0b\x32$.anabranch.schema_storage.IndexEntry')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bschema_storage_format.proto\x12\x18\x61nabranch.schema_storage\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"i\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x36\n\nproperties\x18\x03 \x03(\x0b\x32\".anabranch.schema_storage.KeyValue\"e\n\nIndexEntry\x12\x0f\n\x07version\x18\x01 \x02(\x03\x12\x38\n\x08position\x18\x02 \x02(\x0b\x32&.anabranch.schema_storage.PositionInfo\x12\x0c\n\x04hash\x18\x03 \x02(\x0c\"W\n\x0bSchemaEntry\x12\x13\n\x0bschema_data\x18\x02 \x02(\x0c\x12\x33\n\x05index\x18\x05 \x03(\x0b\x32$.anabranch.schema_storage.IndexEntry\"x\n\rSchemaLocator\x12\x32\n\x04info\x18\x01 \x02(\x0b\x32$.anabranch.schema_storage.IndexEntry\x12\x33\n\x05index\x18\x02 \x03(\x0b\x32$.anabranch.schema_storage.IndexEntry')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'schema_storage_format_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POSITIONINFO']._serialized_start=57
-  _globals['_POSITIONINFO']._serialized_end=106
-  _globals['_INDEXENTRY']._serialized_start=108
-  _globals['_INDEXENTRY']._serialized_end=209
-  _globals['_SCHEMAENTRY']._serialized_start=211
-  _globals['_SCHEMAENTRY']._serialized_end=298
-  _globals['_SCHEMALOCATOR']._serialized_start=300
-  _globals['_SCHEMALOCATOR']._serialized_end=420
+  _globals['_KEYVALUE']._serialized_start=57
+  _globals['_KEYVALUE']._serialized_end=95
+  _globals['_POSITIONINFO']._serialized_start=97
+  _globals['_POSITIONINFO']._serialized_end=202
+  _globals['_INDEXENTRY']._serialized_start=204
+  _globals['_INDEXENTRY']._serialized_end=305
+  _globals['_SCHEMAENTRY']._serialized_start=307
+  _globals['_SCHEMAENTRY']._serialized_end=394
+  _globals['_SCHEMALOCATOR']._serialized_start=396
+  _globals['_SCHEMALOCATOR']._serialized_end=516
 # @@protoc_insertion_point(module_scope)

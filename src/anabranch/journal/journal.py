@@ -48,7 +48,9 @@ from anabranch.runtime.network import Buffer
 class Journal:
     """A checksummed, segmented record log in a folder of its own."""
 
-    def __init__(self, disk: Disk, folder: str, kind: bytes, segment_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, kind: bytes, segment_bytes: int, pressure: Pressure
+    ) -> None:
         """Use `open`."""
         assert segment_bytes > HEADER_BYTES + MARK_BYTES
         self._folder = folder
@@ -75,7 +77,7 @@ class Journal:
         self._flush_scheduled = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._unmarked = False
-        self.pressure = Pressure()
+        self.pressure = pressure
         self._failure: StorageError | None = None
         self._closing = False
         self._progress = Progress()
@@ -92,6 +94,7 @@ class Journal:
         from_segment: int = 0,
         sparse: bool = False,
         known: Known | None = None,
+        pressure: Pressure | None = None,
     ) -> "Journal":
         """Replay what is there, cut a torn tail, and be ready to append.
 
@@ -104,13 +107,14 @@ class Journal:
             from_segment: older segments are kept but not replayed.
             sparse: whether segments may have been removed singly, so that a gap is no damage.
             known: tells of sealed segments whose records need not be replayed.
+            pressure: counts what waits; one of the journal's own if it shares none.
 
         Raises:
             Corruption: if bytes that were durable are damaged or missing.
             FormatError: if the folder holds something else or a version this build does not know.
             StorageError: if the disk fails.
         """
-        journal = cls(disk, folder, kind, segment_bytes)
+        journal = cls(disk, folder, kind, segment_bytes, pressure or Pressure())
         with disk_errors(f"opening the journal in {folder}"):
             await disk.make_folder(folder)
             found = await recover(

@@ -9,17 +9,23 @@ One document, `/anabranch/storage-catalog`, changed by conditional writes alone:
 Ledger ids are one sequence over all clusters (see `ledger_ids`). A cluster that had ledgers before
 it was added has a floor, above which ids go on; the floor is raised before the cluster is added and
 once more before it becomes the active one, for others may have created ledgers there meanwhile.
+
+Who creates a ledger publishes it under a guard on this document as it was when the ledger was
+created: a cluster that is not the active one any more gets no ledger published.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import BadVersion, ConfigError, ConflictError, FormatError, NotFound
-from anabranch.ledgers.ledger_ids import LedgerIds
-from anabranch.metadata.store import ABSENT, MetadataStore
+from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
+from anabranch.ledgers.ledger_ids import LedgerIdSource, SharedAuthority
+from anabranch.ledgers.stamps import NO_STAMP, Stamp
+from anabranch.metadata.store import ABSENT, Guard, MetadataStore, Node, Version
 
 PATH: Final = "/anabranch/storage-catalog"
 ORIGIN: Final = "main"
@@ -54,10 +60,13 @@ class CatalogDocument:
         """The same with one more.
 
         Raises:
-            ConflictError: if there is another of that name.
+            ConflictError: if there is another of that name, or of another name at that URL.
         """
         if self.clusters.get(name, cluster) != cluster:
             raise ConflictError(f"there is a storage cluster {name} at {self.clusters[name].url}")
+        for other, known in self.clusters.items():
+            if other != name and identity(known.url) == identity(cluster.url):
+                raise ConflictError(f"{cluster.url!r} is storage cluster {other}")
         return replace(self, clusters={**self.clusters, name: cluster})
 
     def with_active(self, name: str) -> "CatalogDocument":
@@ -71,6 +80,28 @@ class CatalogDocument:
         if name == self.active:
             return self
         return replace(self, epoch=self.epoch + 1, active=name)
+
+    def at(self, url: str) -> str | None:
+        """The name of the cluster that a URL of the settings leads to; None if there is none."""
+        by_url = {identity(cluster.url): name for name, cluster in self.clusters.items()}
+        return by_url.get(identity(url)) or by_url.get(_wherever(url))
+
+    @property
+    def shares_ids(self) -> bool:
+        """Whether others may create ledgers by the same metadata: then ids are theirs too."""
+        return any(identity(cluster.url) == BOOKKEEPER for cluster in self.clusters.values())
+
+    def stamp(self) -> Stamp:
+        """What a ledger created now is stamped with.
+
+        Nothing as long as no other cluster was ever known: what has no stamp is the origin's.
+        """
+        return NO_STAMP if len(self.clusters) == 1 else Stamp(self.active, self.epoch)
+
+
+def _wherever(url: str) -> str:
+    """A URL of the settings as the catalog has it: a data folder may be moved."""
+    return EMBEDDED if url.startswith(EMBEDDED) else identity(url)
 
 
 def encode_catalog(document: CatalogDocument) -> bytes:
@@ -132,44 +163,67 @@ def _parse(fields: dict[str, Any]) -> CatalogDocument:
 class StorageCatalog:
     """The catalog of a cluster, and the authority for its ledger ids."""
 
-    def __init__(self, metadata: MetadataStore, ids: LedgerIds, document: CatalogDocument) -> None:
+    def __init__(self, metadata: MetadataStore, ids: LedgerIdSource, node: Node) -> None:
         """Use `open`."""
         self._metadata = metadata
         self.ids = ids
-        self.document = document
+        self.document = decode_catalog(node.value)
+        self._version: Version = node.stat.version
 
     @classmethod
-    async def open(cls, metadata: MetadataStore, ids: LedgerIds, url: str) -> "StorageCatalog":
+    async def open(cls, metadata: MetadataStore, ids: LedgerIdSource, url: str) -> "StorageCatalog":
         """Read the catalog; the first who comes writes it, with the store it uses as origin.
 
         Raises:
-            ConfigError: if new ledgers belong to another store than the one at `url`.
+            ConfigError: if the store at `url` is none of its clusters.
             FormatError: if the document is of an unknown format.
         """
-        kind = url if not url.startswith("embedded:") else "embedded:"
-        found = await metadata.get(PATH)
-        if found is None:
-            first = CatalogDocument(1, ORIGIN, ORIGIN, {ORIGIN: StorageCluster(kind)})
-            try:
+        node = await metadata.get(PATH)
+        if node is None:
+            first = CatalogDocument(1, ORIGIN, ORIGIN, {ORIGIN: StorageCluster(_wherever(url))})
+            with suppress(BadVersion):
                 await metadata.put(PATH, encode_catalog(first), ABSENT)
-            except BadVersion:
-                return await cls.open(metadata, ids, url)
-            return cls(metadata, ids, first)
-        document = decode_catalog(found.value)
-        active = document.clusters[document.active]
-        if active.url != kind:
-            raise ConfigError(
-                f"the ledgers of this cluster are in {active.url!r} (storage cluster "
-                f"{document.active}), and not in {kind!r}: use that store, or other metadata"
+            node = await metadata.get(PATH)
+        if node is None:
+            raise NotFound(f"{PATH} was removed")
+        catalog = cls(metadata, ids, node)
+        document = catalog.document
+        if document.at(url) is None:
+            known = ", ".join(
+                f"{c.url!r} ({name})" for name, c in sorted(document.clusters.items())
             )
-        return cls(metadata, ids, document)
+            raise ConfigError(
+                f"the ledgers of this cluster are in {known}, and not in {_wherever(url)!r}: "
+                "use that store, or other metadata"
+            )
+        await catalog._share_ids(document)
+        return catalog
+
+    def guard(self) -> Guard:
+        """Makes a write count only while the catalog is as `document` says."""
+        return Guard(PATH, self._version)
+
+    async def refresh(self) -> None:
+        """Read it again.
+
+        Raises:
+            ConflictError: if it is not a later state of the same catalog.
+            FormatError: if the document is of an unknown format.
+        """
+        self._learn(await self._read())
+        await self._share_ids(self.document)
+
+    async def _share_ids(self, document: CatalogDocument) -> None:
+        if document.shares_ids and isinstance(self.ids, SharedAuthority):
+            await self.ids.share()
 
     async def add(self, name: str, cluster: StorageCluster) -> None:
         """Make a cluster known; harmless if it is.
 
         Raises:
-            ConflictError: if another one has that name.
+            ConflictError: if another one has that name, or another name that URL.
         """
+        await self._share_ids(self.document.with_cluster(name, cluster))
         await self.ids.raise_floor(cluster.first_ledger_id)
         await self._change(lambda document: document.with_cluster(name, cluster))
 
@@ -186,18 +240,35 @@ class StorageCatalog:
 
     async def _change(self, change: Callable[[CatalogDocument], CatalogDocument]) -> None:
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            node = await self._metadata.get(PATH)
-            if node is None:
-                raise NotFound(f"{PATH} was removed")
+            node = await self._read()
             before = decode_catalog(node.value)
             after = change(before)
             if after != before:
+                value = encode_catalog(after)
                 try:
-                    await self._metadata.put(PATH, encode_catalog(after), node.stat.version)
+                    stat = await self._metadata.put(PATH, value, node.stat.version)
                 except BadVersion:
                     continue
-            self.document = after
+                node = Node(value, stat)
+            self._learn(node)
             return
         raise ConflictError(
             f"{PATH} changed {limits.CONDITIONAL_WRITE_TRIES_MAX} times while it was being written"
         )
+
+    async def _read(self) -> Node:
+        await self._metadata.sync()
+        node = await self._metadata.get(PATH)
+        if node is None:
+            raise NotFound(f"{PATH} was removed")
+        return node
+
+    def _learn(self, node: Node) -> None:
+        known, found = self.document, decode_catalog(node.value)
+        if found.origin != known.origin or found.epoch < known.epoch:
+            raise ConflictError(
+                f"{PATH} was origin {known.origin} and epoch {known.epoch}, and is origin "
+                f"{found.origin} and epoch {found.epoch}: it was replaced by an older or another "
+                "one, which does not know where ledgers are"
+            )
+        self.document, self._version = found, node.stat.version

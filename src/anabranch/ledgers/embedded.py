@@ -44,7 +44,12 @@ class EmbeddedLedgerStore:
 
     @classmethod
     async def open_folder(
-        cls, disk: Disk, folder: str, *, segment_bytes: int = JOURNAL_SEGMENT_BYTES
+        cls,
+        disk: Disk,
+        folder: str,
+        *,
+        segment_bytes: int = JOURNAL_SEGMENT_BYTES,
+        pressure: Pressure | None = None,
     ) -> "EmbeddedLedgerStore":
         """Open the store in a folder, which is made if it is not there.
 
@@ -74,6 +79,7 @@ class EmbeddedLedgerStore:
             replay=index.replay,
             sparse=True,
             known=known,
+            pressure=pressure,
         )
         try:
             index.check_complete()

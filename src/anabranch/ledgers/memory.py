@@ -106,8 +106,8 @@ class MemoryWriter(MemoryReader):
 class MemoryLedgerStore:
     """See `LedgerStore`."""
 
-    def __init__(self) -> None:
-        self.pressure = Pressure()
+    def __init__(self, pressure: Pressure | None = None) -> None:
+        self.pressure = pressure or Pressure()
         self.is_closed = False
         self._ledgers: dict[int, _Ledger] = {}
         self._used: set[int] = set()

@@ -114,7 +114,8 @@ class LedgerStore(Protocol):
         """Begin a ledger under the given id.
 
         Raises:
-            ConflictError: if the id was ever used in this store.
+            ConflictError: if the id is in use, or was ever used and the store remembers it. One on
+                BookKeeper does not: ids must come from a source that gives none twice.
             InputError: if the id is not in 0..2**63-1.
         """
         ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch.ids import EARLIEST, Position
+from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace, Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class LedgerSpan:
     """When it was closed; 0 while it is open."""
     extra: bytes = b""
     """What others keep about it, such as where it was offloaded to; written back as it was."""
+    stamp: Stamp = NO_STAMP
+    """In which storage cluster it is."""
+
+    @property
+    def place(self) -> LedgerPlace:
+        """Which ledger it is."""
+        return LedgerPlace(self.ledger_id, self.stamp)
 
     @property
     def last(self) -> Position:
@@ -41,11 +49,15 @@ class Chain:
         "open_bytes",
         "open_entries",
         "open_id",
+        "open_stamp",
     )
 
-    def __init__(self, closed: Sequence[LedgerSpan], open_id: int | None) -> None:
+    def __init__(
+        self, closed: Sequence[LedgerSpan], open_id: int | None, open_stamp: Stamp = NO_STAMP
+    ) -> None:
         assert closed or open_id is not None, "a chain has a ledger"
         self.open_id = open_id
+        self.open_stamp = open_stamp
         self.open_entries = 0
         self.open_bytes = 0
         self.last_confirmed = EARLIEST
@@ -77,7 +89,9 @@ class Chain:
     @property
     def spans(self) -> tuple[LedgerSpan, ...]:
         """All ledgers as they are published: an open one without its entries."""
-        open_span = () if self.open_id is None else (LedgerSpan(self.open_id),)
+        open_span = (
+            () if self.open_id is None else (LedgerSpan(self.open_id, stamp=self.open_stamp),)
+        )
         return (*self._closed, *open_span)
 
     @property
@@ -112,17 +126,28 @@ class Chain:
         self.last_confirmed = position = Position(self._open(), entry_id)
         return position
 
-    def roll(self, closed_ms: int, next_id: int | None) -> None:
+    def roll(self, closed_ms: int, next_id: int | None, next_stamp: Stamp = NO_STAMP) -> None:
         """Close the open ledger and go on with `next_id`, or with none for good."""
         span = self.closing_span(closed_ms)
         assert next_id is None or next_id > span.ledger_id, "ledger ids only rise"
         self._replace_closed([*self._closed, span])
         self.open_id = next_id
+        self.open_stamp = next_stamp
         self.open_entries = self.open_bytes = 0
 
     def closing_span(self, closed_ms: int) -> LedgerSpan:
         """What the open ledger becomes when it is closed now."""
-        return LedgerSpan(self._open(), self.open_entries, self.open_bytes, closed_ms)
+        return LedgerSpan(
+            self._open(), self.open_entries, self.open_bytes, closed_ms, stamp=self.open_stamp
+        )
+
+    def stamp_of(self, ledger_id: int) -> Stamp:
+        """In which storage cluster a ledger of the chain is."""
+        if ledger_id == self.open_id:
+            return self.open_stamp
+        index = bisect_right(self._ids, ledger_id) - 1
+        assert self._ids[index : index + 1] == [ledger_id], f"ledger {ledger_id} is not here"
+        return self._closed[index].stamp
 
     def drop_oldest(self, count: int) -> None:
         """Forget the oldest closed ledgers."""

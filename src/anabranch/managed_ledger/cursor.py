@@ -22,6 +22,7 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.ids import Position
+from anabranch.ledgers.stamps import RESERVED_PREFIXES, is_reserved
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.stored_cursor import StoredCursor
 from anabranch.telemetry import get_logger
@@ -58,6 +59,20 @@ def check_properties_size(names: Iterable[str], values: Iterable[str] = ()) -> N
             f"the properties of a cursor take {size} bytes; "
             f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
         )
+
+
+def refuse_reserved(names: Iterable[str]) -> None:
+    """Refuse properties that only the system writes.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for name in names:
+        if is_reserved(name):
+            raise InputError(
+                f"the property {name!r} of a cursor is reserved: names that begin with "
+                f"{' or '.join(RESERVED_PREFIXES)} belong to the system"
+            )
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
@@ -213,13 +228,16 @@ class Cursor:
         self._changed()
 
     def set_cursor_properties(self, cursor_properties: Mapping[str, str]) -> None:
-        """Replace the texts that belong to the subscription.
+        """Replace the texts that belong to the subscription; those of the system stay.
 
         Raises:
-            InputError: if they do not fit the cursor's node.
+            InputError: if they do not fit the cursor's node, or one of them is reserved.
         """
-        check_properties_size([*self.properties, *cursor_properties], cursor_properties.values())
-        self.cursor_properties = dict(cursor_properties)
+        refuse_reserved(cursor_properties)
+        kept = {key: value for key, value in self.cursor_properties.items() if is_reserved(key)}
+        texts = {**kept, **cursor_properties}
+        check_properties_size([*self.properties, *texts], texts.values())
+        self.cursor_properties = texts
         self._changed()
 
     # --- questions ----------------------------------------------------------------------------

@@ -7,9 +7,15 @@ from typing import Literal
 from anabranch import limits
 from anabranch.errors import AnabranchError, BadVersion, ConflictError, NotFound
 from anabranch.ids import Position, decode_segment, encode_segment
+from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain
-from anabranch.managed_ledger.cursor import Cursor, CursorHooks, check_properties_size
+from anabranch.managed_ledger.cursor import (
+    Cursor,
+    CursorHooks,
+    check_properties_size,
+    refuse_reserved,
+)
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import (
     IN_NODE,
@@ -71,6 +77,7 @@ class Cursors:
         """Return the cursor of that name, created durably if there is none."""
         if (cursor := self.by_name.get(name)) is not None:
             return cursor
+        refuse_reserved(cursor_properties)
         check_properties_size([*properties, *cursor_properties], cursor_properties.values())
         state = self._new_state(initial)
         node = OwnedNode(self._env.metadata, self._path(name), ABSENT)
@@ -177,9 +184,9 @@ class Cursors:
                 return False
             path = node.stat.path
             document = decode_cursor(node.value, f"{name} at {path}")
-            named_id = document.cursor_ledger_id
+            named = LedgerPlace(document.cursor_ledger_id, document.stamp)
             lost = False
-            if named_id >= 0:
+            if named.ledger_id >= 0:
                 document, lost = await self._read_cursor_ledger(name, document)
             state = restore_acknowledged(document, self._chain)
             value = encode_cursor(state, document.properties, document.cursor_properties)
@@ -193,17 +200,17 @@ class Cursors:
                     "cursor_ledger_lost",
                     cursor=name,
                     owner=self._owner.path,
-                    ledger=named_id,
+                    ledger=named.ledger_id,
                     goes_on_from=str(state.mark_delete),
                 )
-            if named_id >= 0 and value is not None:
-                await discard_ledger(self._env.ledgers, named_id)
-                named_id = IN_NODE
+            if named.ledger_id >= 0 and value is not None:
+                await discard_ledger(self._env.ledgers, named)
+                named = IN_NODE
             owned = OwnedNode(self._env.metadata, path, stat.version)
             self.by_name[name] = Cursor(
                 name,
                 state,
-                StoredCursor(name, owned, self._env, ledger_id=named_id),
+                StoredCursor(name, owned, self._env, named=named),
                 self._hooks,
                 properties=document.properties,
                 cursor_properties=document.cursor_properties,
@@ -220,7 +227,8 @@ class Cursors:
             What it says, or what the node says if that ledger is lost, and whether it is.
         """
         try:
-            reader = await self._env.ledgers.open(node.cursor_ledger_id)
+            place = LedgerPlace(node.cursor_ledger_id, node.stamp)
+            reader = await self._env.ledgers.open(place)
             last = reader.last_entry_id
             if last >= 0:
                 entries = await reader.read(last, last, max_bytes=limits.CURSOR_ENTRY_BYTES_MAX)

@@ -3,7 +3,9 @@
 from anabranch import limits
 from anabranch.errors import NotFound, StorageError
 from anabranch.ids import Position
-from anabranch.ledgers.store import Entry, LedgerReader, LedgerStore
+from anabranch.ledgers.clusters import LedgerKey, StorageClusters
+from anabranch.ledgers.stamps import LedgerPlace
+from anabranch.ledgers.store import Entry, LedgerReader
 from anabranch.managed_ledger.cache import TopicCache
 from anabranch.managed_ledger.published_chain import PublishedChain
 
@@ -14,14 +16,14 @@ class EntryReader:
     __slots__ = ("_cached", "_chain", "_ledgers", "_name", "_published", "_readers")
 
     def __init__(
-        self, name: str, published: PublishedChain, cached: TopicCache, ledgers: LedgerStore
+        self, name: str, published: PublishedChain, cached: TopicCache, ledgers: StorageClusters
     ) -> None:
         self._name = name
         self._published = published
         self._chain = published.chain
         self._cached = cached
         self._ledgers = ledgers
-        self._readers: dict[int, LedgerReader] = {}
+        self._readers: dict[LedgerKey, LedgerReader] = {}
 
     def read_cached(self, start: Position, max_entries: int, max_bytes: int) -> list[Entry] | None:
         """See `ManagedLedger.read_cached`."""
@@ -53,7 +55,7 @@ class EntryReader:
     def forget_below(self, ledger_id: int) -> None:
         """Let go of ledgers that were removed."""
         self._cached.drop_ledgers_below(ledger_id)
-        for old in [i for i in self._readers if i < ledger_id]:
+        for old in [key for key in self._readers if key[1] < ledger_id]:
             del self._readers[old]
 
     def clear(self) -> None:
@@ -66,10 +68,12 @@ class EntryReader:
             # Opening it would fence our own writer.
             assert self._published.writer is not None, "an open ledger has a writer"
             return self._published.writer
-        reader = self._readers.get(ledger_id)
+        place = LedgerPlace(ledger_id, self._chain.stamp_of(ledger_id))
+        key = self._ledgers.key(place)
+        reader = self._readers.get(key)
         if reader is None:
-            reader = await self._ledgers.open(ledger_id)
+            reader = await self._ledgers.open(place)
             while len(self._readers) >= limits.LEDGER_READERS_PER_TOPIC_MAX:
                 del self._readers[next(iter(self._readers))]
-            self._readers[ledger_id] = reader
+            self._readers[key] = reader
         return reader

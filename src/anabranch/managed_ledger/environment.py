@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from anabranch import limits
 from anabranch.errors import ConfigError
-from anabranch.ledgers.ledger_ids import LedgerIds
-from anabranch.ledgers.store import LedgerStore
+from anabranch.ledgers.clusters import StorageClusters
 from anabranch.managed_ledger.cache import EntryCache
 from anabranch.managed_ledger.retention import Retention
 from anabranch.metadata.store import MetadataStore
@@ -42,8 +41,7 @@ class Environment:
     """What the managed ledgers of one process share."""
 
     metadata: MetadataStore
-    ledgers: LedgerStore
+    ledgers: StorageClusters
     runtime: Runtime
     config: ManagedLedgerConfig
-    ids: LedgerIds
     cache: EntryCache

@@ -4,6 +4,7 @@ import asyncio
 
 from anabranch.errors import AnabranchError, InvalidName
 from anabranch.journal import Pressure
+from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger.cache import EntryCache
@@ -27,20 +28,22 @@ class ManagedLedgers:
         self,
         *,
         metadata: MetadataStore,
-        ledgers: LedgerStore,
+        ledgers: LedgerStore | StorageClusters,
         runtime: Runtime,
         config: ManagedLedgerConfig | None = None,
     ) -> None:
+        """`ledgers` are the clusters of the catalog, or one store and no catalog."""
         config = config or ManagedLedgerConfig()
+        if not isinstance(ledgers, StorageClusters):
+            ledgers = StorageClusters.of_one(ledgers, LedgerIds(metadata, runtime))
         self._tasks = Tasks(self._task_failed)
-        self.ids = LedgerIds(metadata, runtime)
-        self.schemas = SchemaStorage(metadata=metadata, ledgers=ledgers, ids=self.ids)
+        self.ids = ledgers.ids
+        self.schemas = SchemaStorage(metadata=metadata, ledgers=ledgers)
         self._env = Environment(
             metadata,
             ledgers,
             runtime,
             config,
-            self.ids,
             EntryCache(config.entry_cache_bytes_max),
         )
         self._open: dict[str, ManagedLedger] = {}

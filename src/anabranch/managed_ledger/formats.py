@@ -12,12 +12,20 @@ from anabranch import limits
 from anabranch.errors import CursorTooLarge, FormatError, InputError
 from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.ids import Position
+from anabranch.ledgers.stamps import (
+    NO_STAMP,
+    LedgerPlace,
+    Stamp,
+    stamp_in,
+    stamp_properties,
+    without_stamp,
+)
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
 
 _COMPRESSED_MAGIC = b"\x47\x78"
 """No protocol buffer begins so; Pulsar marks compressed documents by it."""
-IN_NODE = -1
+IN_NODE = LedgerPlace(-1, NO_STAMP)
 """The cursor ledger of a cursor whose position is in its node."""
 _RUN_OF_ONES = re.compile("1+")
 
@@ -46,6 +54,9 @@ class CursorDocument:
     batches: tuple[tuple[Position, tuple[int, ...]], ...] = ()
     properties: Mapping[str, int] = field(default_factory=dict)
     cursor_properties: Mapping[str, str] = field(default_factory=dict)
+    """Without the stamp, which is not for users to see or lose."""
+    stamp: Stamp = NO_STAMP
+    """In which storage cluster the cursor ledger is."""
 
 
 def _parse(kind: type[M], value: bytes, what: str) -> M:
@@ -86,7 +97,8 @@ def decode_chain(value: bytes, name: str) -> ChainDocument:
         known = (ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp)
         for name_of_field in ("ledgerId", "entries", "size", "timestamp"):
             ledger.ClearField(name_of_field)
-        spans.append(LedgerSpan(*known, extra=ledger.SerializePartialToString()))
+        stamp = _take_stamp(ledger, f"ledger {known[0]} of managed ledger {name}")
+        spans.append(LedgerSpan(*known, extra=ledger.SerializePartialToString(), stamp=stamp))
         if len(spans) > 1 and spans[-2].ledger_id >= spans[-1].ledger_id:
             raise FormatError(
                 f"managed ledger {name} lists ledger {spans[-1].ledger_id} "
@@ -99,6 +111,20 @@ def decode_chain(value: bytes, name: str) -> ChainDocument:
     return ChainDocument(tuple(spans), terminated, properties, info.SerializeToString())
 
 
+def _take_stamp(ledger: pb.ManagedLedgerInfo.LedgerInfo, what: str) -> Stamp:
+    """Read the stamp among the properties of a ledger, and leave those of others."""
+    if not ledger.properties:
+        return NO_STAMP
+    properties = {pair.key: pair.value for pair in ledger.properties}
+    stamp = stamp_in(properties, what)
+    if stamp != NO_STAMP:
+        kept = without_stamp(properties)
+        del ledger.properties[:]
+        for key, value in kept.items():
+            ledger.properties.add(key=key, value=value)
+    return stamp
+
+
 def encode_chain(document: ChainDocument) -> bytes:
     """Write a managed ledger's node."""
     info = pb.ManagedLedgerInfo.FromString(document.extra)
@@ -106,6 +132,8 @@ def encode_chain(document: ChainDocument) -> bytes:
         ledger = info.ledgerInfo.add()
         if span.extra:
             ledger.MergeFromString(span.extra)
+        for key, value in stamp_properties(span.stamp).items():
+            ledger.properties.add(key=key, value=value)
         ledger.ledgerId = span.ledger_id
         ledger.timestamp = span.closed_ms
         if span.closed_ms or span.entries:
@@ -133,13 +161,15 @@ def decode_cursor(value: bytes, name: str) -> CursorDocument:
         mark_delete = Position(info.markDeleteLedgerId, info.markDeleteEntryId)
     if mark_delete is None and info.cursorsLedgerId < 0:
         raise FormatError(f"cursor {name} has neither a position nor a ledger that holds one")
+    cursor_properties = {pair.name: pair.value for pair in info.cursorProperties}
     return CursorDocument(
         info.cursorsLedgerId,
         mark_delete,
         _decode_ranges(info.individualDeletedMessages),
         _decode_batches(info.batchedEntryDeletionIndexInfo),
         {pair.name: pair.value for pair in info.properties},
-        {pair.name: pair.value for pair in info.cursorProperties},
+        without_stamp(cursor_properties),
+        stamp_in(cursor_properties, f"cursor {name}"),
     )
 
 
@@ -158,6 +188,7 @@ def decode_position_entry(value: bytes, node: CursorDocument, name: str) -> Curs
         _decode_batches(info.batchedEntryDeletionIndexInfo),
         {pair.name: pair.value for pair in info.properties},
         node.cursor_properties,
+        node.stamp,
     )
 
 
@@ -209,7 +240,7 @@ def encode_cursor(
     Raises:
         InputError: if the properties are too large.
     """
-    info = _cursor_info(IN_NODE, state.mark_delete, properties, cursor_properties)
+    info = _cursor_info(IN_NODE.ledger_id, state.mark_delete, properties, cursor_properties)
     budget = limits.CURSOR_RANGES_BYTES_MAX
     for ledger_id, first, last in state.ranges():
         lower, upper = Position(ledger_id, first - 1), Position(ledger_id, last)
@@ -229,7 +260,7 @@ def encode_cursor(
 
 
 def encode_cursor_pointer(
-    cursor_ledger_id: int,
+    place: LedgerPlace,
     mark_delete: Position,
     properties: Mapping[str, int],
     cursor_properties: Mapping[str, str],
@@ -241,7 +272,8 @@ def encode_cursor_pointer(
     Raises:
         InputError: if the properties are too large.
     """
-    info = _cursor_info(cursor_ledger_id, mark_delete, properties, cursor_properties)
+    texts = {**cursor_properties, **stamp_properties(place.stamp)}
+    info = _cursor_info(place.ledger_id, mark_delete, properties, texts)
     return info.SerializeToString()
 
 

@@ -309,8 +309,8 @@ class ManagedLedger:
         removed = await self._published.unlink_oldest(count)
         self._reader.forget_below(self._chain.lowest_id)
         self._cursors.forget_trimmed()
-        for ledger_id in removed:
-            await discard_ledger(self._env.ledgers, ledger_id)
+        for place in removed:
+            await discard_ledger(self._env.ledgers, place)
         return count
 
     def _trim_soon(self) -> None:

@@ -8,9 +8,10 @@ after no published chain names them. A crash in between leaves at most a ledger 
 from dataclasses import dataclass, replace
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, ConflictError, Fenced, NotFound, StorageError
-from anabranch.ledgers.ledger_ids import PATH as LEDGER_IDS_PATH
-from anabranch.ledgers.store import LedgerReader, LedgerStore, LedgerWriter
+from anabranch.errors import AnabranchError, CatalogChanged, Fenced, NotFound, StorageError
+from anabranch.ledgers.clusters import CreatedLedger, StorageClusters
+from anabranch.ledgers.stamps import LedgerPlace
+from anabranch.ledgers.store import LedgerReader, LedgerWriter
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, decode_chain, encode_chain
@@ -40,7 +41,7 @@ async def open_chain(name: str, env: Environment, *, create: bool) -> OpenedChai
         NotFound: if there is none and `create` is false.
         Fenced: if another owner took it over at the same time.
     """
-    taken: tuple[int, LedgerWriter] | None = None
+    taken: CreatedLedger | None = None
     newest: int | None = None
     for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
         node, document = await _read(name, env, create=create)
@@ -50,25 +51,29 @@ async def open_chain(name: str, env: Environment, *, create: bool) -> OpenedChai
         spans = await _recover(name, document, env)
         if document.terminated is not None:
             if taken is not None:
-                await discard_ledger(env.ledgers, taken[0])
+                await discard_ledger(env.ledgers, taken.place)
             spans = spans or (LedgerSpan(document.terminated.ledger_id, closed_ms=1),)
             return OpenedChain(name, node, document, Chain(spans, None), None)
         taken = taken or await create_ledger(name, env, above=newest)
-        ledger_id, writer = taken
         kept = tuple(span for span in spans if span.entries)
-        document = replace(document, spans=(*kept, LedgerSpan(ledger_id)))
+        document = replace(document, spans=(*kept, new_span(taken)))
         try:
-            await node.write(encode_chain(document))
+            await node.write(encode_chain(document), taken.guard)
+        except CatalogChanged:
+            await start_over(env.ledgers, taken)
+            taken = None
+            continue
         except Fenced:
             # The previous owner may still trim and set properties, but it cannot go on to another
             # ledger. If the newest one changed, somebody else has taken over.
             continue
         for span in spans:
             if not span.entries:
-                await discard_ledger(env.ledgers, span.ledger_id)
-        return OpenedChain(name, node, document, Chain(kept, ledger_id), writer)
+                await discard_ledger(env.ledgers, span.place)
+        chain = Chain(kept, taken.place.ledger_id, taken.stamp)
+        return OpenedChain(name, node, document, chain, taken.writer)
     if taken is not None:
-        await discard_ledger(env.ledgers, taken[0])
+        await discard_ledger(env.ledgers, taken.place)
     raise Fenced(f"another owner took over managed ledger {name} at the same time")
 
 
@@ -93,8 +98,8 @@ async def _recover(name: str, document: ChainDocument, env: Environment) -> tupl
     for index, span in enumerate(spans):
         if span.closed_ms and index < len(spans) - 1:
             continue
-        reader = await open_ledger(name, env.ledgers, span.ledger_id)
-        description = await env.ledgers.describe(span.ledger_id)
+        reader = await open_ledger(name, env.ledgers, span.place)
+        description = await env.ledgers.describe(span.place)
         spans[index] = replace(
             span,
             entries=reader.last_entry_id + 1,
@@ -104,61 +109,59 @@ async def _recover(name: str, document: ChainDocument, env: Environment) -> tupl
     return tuple(spans)
 
 
-async def open_ledger(name: str, ledgers: LedgerStore, ledger_id: int) -> LedgerReader:
+async def open_ledger(name: str, ledgers: StorageClusters, place: LedgerPlace) -> LedgerReader:
     """Open a ledger that the chain names.
 
     Raises:
         StorageError: if it is not there.
     """
     try:
-        return await ledgers.open(ledger_id)
+        return await ledgers.open(place)
     except NotFound as error:
+        cluster, ledger_id = ledgers.key(place)
         raise StorageError(
-            f"ledger {ledger_id} of managed ledger {name} is not in the ledger store"
+            f"ledger {ledger_id} of managed ledger {name} is not in the ledger store of storage "
+            f"cluster {cluster}"
         ) from error
 
 
-async def create_ledger(name: str, env: Environment, *, above: int) -> tuple[int, LedgerWriter]:
+async def create_ledger(name: str, env: Environment, *, above: int) -> CreatedLedger:
     """Begin a ledger whose id is above all in the chain.
 
     Raises:
         ConflictError: if the id is not; nothing was created.
     """
-    ledger_id = await env.ids.next()
-    if ledger_id <= above:
-        raise ConflictError(
-            f"ledger id {ledger_id} is not above {above}, the newest ledger of managed ledger "
-            f"{name}; raise the counter at {LEDGER_IDS_PATH} above all ledgers in use"
-        )
     metadata = {
         "application": b"pulsar",
         "component": b"managed-ledger",
         "pulsar/managed-ledger": name.encode(),
     }
-    return ledger_id, await env.ledgers.create(ledger_id, custom_metadata=metadata)
+    return await env.ledgers.create(f"managed ledger {name}", metadata, above=above)
 
 
-async def publish_with_new_ledger(
-    node: OwnedNode, document: ChainDocument, ledgers: LedgerStore
-) -> None:
-    """Publish a chain that ends with a ledger just created.
+def new_span(created: CreatedLedger) -> LedgerSpan:
+    """A ledger just created, as a chain names it."""
+    return LedgerSpan(created.place.ledger_id, stamp=created.stamp)
 
-    Raises:
-        Fenced: if another owner was faster; the new ledger is removed again.
+
+async def start_over(ledgers: StorageClusters, created: CreatedLedger) -> None:
+    """Give up a ledger that the catalog's change kept from being published, and learn the change.
+
+    The guard refused, so it is certain that nobody names the ledger.
     """
-    try:
-        await node.write(encode_chain(document))
-    except Fenced:
-        # Only here is it certain that no chain names it; an unknown outcome must leave it alone.
-        await discard_ledger(ledgers, document.spans[-1].ledger_id)
-        raise
+    _log.info("storage_catalog_changed", ledger=created.place.ledger_id)
+    await discard_ledger(ledgers, created.place)
+    await ledgers.refresh()
 
 
-async def discard_ledger(ledgers: LedgerStore, ledger_id: int) -> None:
-    """Delete a ledger that no chain names; if that fails it only takes up room."""
+async def discard_ledger(ledgers: StorageClusters, place: LedgerPlace) -> None:
+    """Delete a ledger that nothing names; if that fails it only takes up room."""
     try:
-        await ledgers.delete(ledger_id)
+        await ledgers.delete(place)
     except NotFound:
         return
     except AnabranchError as error:
-        _log.warning("unused_ledger_not_deleted", ledger=ledger_id, error=str(error))
+        cluster, ledger_id = ledgers.key(place)
+        _log.warning(
+            "unused_ledger_not_deleted", ledger=ledger_id, cluster=cluster, error=str(error)
+        )

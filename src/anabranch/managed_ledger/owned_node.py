@@ -1,7 +1,7 @@
 """A metadata node with one owner: every write requires the version its own last write left."""
 
-from anabranch.errors import BadVersion, Fenced
-from anabranch.metadata.store import Expected, MetadataStore
+from anabranch.errors import BadVersion, CatalogChanged, Fenced
+from anabranch.metadata.store import Expected, Guard, MetadataStore
 
 MANAGED_LEDGERS = "/managed-ledgers"
 
@@ -16,14 +16,19 @@ class OwnedNode:
         self.path = path
         self._expected = expected
 
-    async def write(self, value: bytes) -> None:
-        """Replace the value. One write at a time.
+    async def write(self, value: bytes, guard: Guard | None = None) -> None:
+        """Replace the value. One write at a time. `guard` is that of a ledger just created.
 
         Raises:
             Fenced: if somebody else wrote: they own it now.
+            CatalogChanged: if the guard does not hold any more; nothing was written.
         """
         try:
-            stat = await self._metadata.put(self.path, value, self._expected)
+            stat = await self._metadata.put(self.path, value, self._expected, guard=guard)
+        except Fenced as error:
+            if guard is None:
+                raise
+            raise CatalogChanged(f"{self.path} was not written: {error}") from error
         except BadVersion as error:
             raise Fenced(f"{self.path} was written by another owner: {error}") from error
         self._expected = stat.version

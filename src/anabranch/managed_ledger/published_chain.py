@@ -7,16 +7,21 @@ Only one may run at a time; `ledger.py` sees to that.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from anabranch import limits
+from anabranch.errors import CatalogChanged, ConflictError, Fenced
 from anabranch.ids import Position
+from anabranch.ledgers.clusters import CreatedLedger
+from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.ledgers.store import LedgerWriter
-from anabranch.managed_ledger.chain import Chain, LedgerSpan
+from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, encode_chain
 from anabranch.managed_ledger.opening import (
     OpenedChain,
     create_ledger,
     discard_ledger,
-    publish_with_new_ledger,
+    new_span,
+    start_over,
 )
 from anabranch.managed_ledger.owned_node import OwnedNode
 
@@ -37,15 +42,34 @@ class PublishedChain:
     async def roll(self) -> LedgerWriter:
         """Close the open ledger and go on with a new one."""
         closed_ms = await self.close_writer()
-        ledger_id, writer = await create_ledger(self._name, self._env, above=self.chain.highest_id)
-        closing = self.chain.closing_span(closed_ms)
-        spans = (*self.chain.closed, closing, LedgerSpan(ledger_id))
-        document = replace(self.document, spans=spans)
-        await publish_with_new_ledger(self.node, document, self._env.ledgers)
-        self.document = document
-        self.chain.roll(closed_ms, ledger_id)
-        self.writer = writer
-        return writer
+        created = await self._publish_next(closed_ms)
+        self.chain.roll(closed_ms, created.place.ledger_id, created.stamp)
+        self.writer = created.writer
+        return created.writer
+
+    async def _publish_next(self, closed_ms: int) -> CreatedLedger:
+        """Begin a ledger and publish the chain with it, in the cluster that is active just then."""
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            created = await create_ledger(self._name, self._env, above=self.chain.highest_id)
+            closing = self.chain.closing_span(closed_ms)
+            spans = (*self.chain.closed, closing, new_span(created))
+            document = replace(self.document, spans=spans)
+            try:
+                await self.node.write(encode_chain(document), created.guard)
+            except CatalogChanged:
+                await start_over(self._env.ledgers, created)
+                continue
+            except Fenced:
+                # Only here is it certain that no chain names it; an unknown outcome must leave
+                # it alone.
+                await discard_ledger(self._env.ledgers, created.place)
+                raise
+            self.document = document
+            return created
+        raise ConflictError(
+            f"the catalog of storage clusters changed {limits.CONDITIONAL_WRITE_TRIES_MAX} times "
+            f"while managed ledger {self._name} began a ledger"
+        )
 
     async def close_writer(self) -> int:
         """Close the open ledger after what is in flight; return when that was."""
@@ -73,9 +97,9 @@ class PublishedChain:
         properties = {key: value for key, value in merged.items() if value is not None}
         await self._publish(replace(self.document, spans=self.chain.spans, properties=properties))
 
-    async def unlink_oldest(self, count: int) -> list[int]:
-        """Take the oldest ledgers out of the chain; return the ids that may be deleted now."""
-        removed = [span.ledger_id for span in self.chain.closed[:count]]
+    async def unlink_oldest(self, count: int) -> list[LedgerPlace]:
+        """Take the oldest ledgers out of the chain; return those that may be deleted now."""
+        removed = [span.place for span in self.chain.closed[:count]]
         await self._publish(replace(self.document, spans=self.chain.spans[count:]))
         self.chain.drop_oldest(count)
         return removed
@@ -88,7 +112,7 @@ class PublishedChain:
         """Delete the node, which must have no cursors left, and then every ledger."""
         await self.node.delete()
         for span in self.chain.spans:
-            await discard_ledger(self._env.ledgers, span.ledger_id)
+            await discard_ledger(self._env.ledgers, span.place)
 
     async def _publish(self, document: ChainDocument) -> None:
         await self.node.write(encode_chain(document))

@@ -10,6 +10,7 @@ from anabranch.errors import FormatError, InputError
 from anabranch.generated import schema_registry_format_pb2 as registry
 from anabranch.generated import schema_storage_format_pb2 as storage
 from anabranch.ids import Position
+from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace, Stamp, stamp_in, stamp_properties
 
 _AUTO_CONSUME = 21
 _EXTERNAL = 22
@@ -39,6 +40,13 @@ class IndexEntry:
     version: int
     position: Position
     hash: bytes
+    stamp: Stamp = NO_STAMP
+    """In which storage cluster its ledger is."""
+
+    @property
+    def place(self) -> LedgerPlace:
+        """Which ledger it is in."""
+        return LedgerPlace(self.position.ledger_id, self.stamp)
 
 
 def _parse(kind: type[M], value: bytes, what: str) -> M:
@@ -94,6 +102,8 @@ def _index_message(entry: IndexEntry) -> storage.IndexEntry:
     position = storage.PositionInfo(
         ledgerId=entry.position.ledger_id, entryId=entry.position.entry_id
     )
+    for key, value in stamp_properties(entry.stamp).items():
+        position.properties.add(key=key, value=value)
     return storage.IndexEntry(version=entry.version, position=position, hash=entry.hash)
 
 
@@ -125,7 +135,11 @@ def decode_locator(value: bytes, what: str) -> tuple[IndexEntry, ...]:
         FormatError: if it is something else.
     """
     message = _parse(storage.SchemaLocator, value, what)
-    return tuple(
-        IndexEntry(e.version, Position(e.position.ledgerId, e.position.entryId), e.hash)
-        for e in message.index or [message.info]
-    )
+    return tuple(_index_entry(entry, what) for entry in message.index or [message.info])
+
+
+def _index_entry(entry: storage.IndexEntry, what: str) -> IndexEntry:
+    position = Position(entry.position.ledgerId, entry.position.entryId)
+    properties = {pair.key: pair.value for pair in entry.position.properties}
+    stamp = stamp_in(properties, f"version {entry.version} of {what}")
+    return IndexEntry(entry.version, position, entry.hash, stamp)

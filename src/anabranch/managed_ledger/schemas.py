@@ -7,12 +7,11 @@ conditional write of the node, so that of two writers one reads again and nothin
 from dataclasses import dataclass
 
 from anabranch import limits
-from anabranch.errors import BadVersion, ConflictError, FormatError, NotFound
+from anabranch.errors import BadVersion, ConflictError, Fenced, FormatError, NotFound
 from anabranch.ids import Position
-from anabranch.ledgers.ledger_ids import LedgerIds
-from anabranch.ledgers.store import LedgerStore
+from anabranch.ledgers.clusters import CreatedLedger, StorageClusters
 from anabranch.managed_ledger.durable_append import append_durably
-from anabranch.managed_ledger.opening import discard_ledger
+from anabranch.managed_ledger.opening import discard_ledger, start_over
 from anabranch.managed_ledger.schema_formats import (
     IndexEntry,
     SchemaInfo,
@@ -58,10 +57,9 @@ class StoredSchema:
 class SchemaStorage:
     """Stores the versions of schemas. Any number of processes may share it."""
 
-    def __init__(self, *, metadata: MetadataStore, ledgers: LedgerStore, ids: LedgerIds) -> None:
+    def __init__(self, *, metadata: MetadataStore, ledgers: StorageClusters) -> None:
         self._metadata = metadata
         self._ledgers = ledgers
-        self._ids = ids
 
     async def put_if_absent(self, schema_id: str, info: SchemaInfo, schema_hash: bytes) -> int:
         """Add a version, unless one with this hash is there; return its number.
@@ -78,12 +76,18 @@ class SchemaStorage:
                     return entry.version
             version = index[-1].version + 1 if index else 0
             before = index or (IndexEntry(version, _NOWHERE, schema_hash),)
-            position = await self._write(schema_id, encode_entry(data, before))
-            locator = encode_locator((*index, IndexEntry(version, position, schema_hash)))
+            created, position = await self._write(schema_id, encode_entry(data, before))
+            added = IndexEntry(version, position, schema_hash, created.stamp)
+            locator = encode_locator((*index, added))
             try:
-                await self._metadata.put(_path(schema_id), locator, expected)
+                await self._metadata.put(_path(schema_id), locator, expected, guard=created.guard)
             except BadVersion:
-                await discard_ledger(self._ledgers, position.ledger_id)
+                await discard_ledger(self._ledgers, created.place)
+                continue
+            except Fenced:
+                if created.guard is None:
+                    raise
+                await start_over(self._ledgers, created)
                 continue
             return version
         raise ConflictError(
@@ -114,7 +118,7 @@ class SchemaStorage:
             raise NotFound(f"there is no schema {schema_id}")
         await self._metadata.delete(_path(schema_id), expected)
         for entry in index:
-            await discard_ledger(self._ledgers, entry.position.ledger_id)
+            await discard_ledger(self._ledgers, entry.place)
         return len(index)
 
     async def _locate(self, schema_id: str) -> tuple[tuple[IndexEntry, ...], Expected]:
@@ -126,21 +130,20 @@ class SchemaStorage:
             return (), node.stat.version
         return decode_locator(node.value, f"schema {schema_id}"), node.stat.version
 
-    async def _write(self, schema_id: str, payload: bytes) -> Position:
+    async def _write(self, schema_id: str, payload: bytes) -> tuple[CreatedLedger, Position]:
         metadata = {
             "application": b"pulsar",
             "component": b"schema",
             "pulsar/schemaId": schema_id.encode(),
         }
-        ledger_id = await self._ids.next()
-        writer = await self._ledgers.create(ledger_id, custom_metadata=metadata)
-        entry_id = await append_durably(writer, payload)
-        await writer.close()
-        return Position(ledger_id, entry_id)
+        created = await self._ledgers.create(f"schema {schema_id}", metadata)
+        entry_id = await append_durably(created.writer, payload)
+        await created.writer.close()
+        return created, Position(created.place.ledger_id, entry_id)
 
     async def _read(self, schema_id: str, entry: IndexEntry) -> StoredSchema:
         what = f"version {entry.version} of schema {schema_id}"
-        reader = await self._ledgers.open(entry.position.ledger_id)
+        reader = await self._ledgers.open(entry.place)
         number = entry.position.entry_id
         found = await reader.read(number, number, max_bytes=limits.MESSAGE_BYTES_MAX)
         data = decode_entry(bytes(found[0].payload), what)

@@ -9,8 +9,15 @@ ledger stays there until that ledger is full or the cursor is closed.
 from collections.abc import Mapping
 
 from anabranch import limits
-from anabranch.errors import Fenced, OutcomeUnknown, StoreFailed
-from anabranch.ledgers.store import LedgerWriter
+from anabranch.errors import (
+    CatalogChanged,
+    ConflictError,
+    Fenced,
+    OutcomeUnknown,
+    StoreFailed,
+)
+from anabranch.ledgers.clusters import CreatedLedger
+from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.durable_append import append_durably
 from anabranch.managed_ledger.environment import Environment
@@ -20,8 +27,9 @@ from anabranch.managed_ledger.formats import (
     encode_cursor_pointer,
     encode_position_entry,
 )
-from anabranch.managed_ledger.opening import discard_ledger
+from anabranch.managed_ledger.opening import discard_ledger, start_over
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS, OwnedNode
+from anabranch.metadata.store import Guard
 
 
 class StoredCursor:
@@ -29,26 +37,26 @@ class StoredCursor:
 
     __slots__ = (
         "_bytes",
+        "_created",
         "_entry_in_doubt",
         "_env",
         "_in_doubt",
-        "_ledger_id",
         "_name",
+        "_named",
         "_named_properties",
         "_node",
-        "_writer",
     )
 
     def __init__(
-        self, name: str, node: OwnedNode, env: Environment, *, ledger_id: int = IN_NODE
+        self, name: str, node: OwnedNode, env: Environment, *, named: LedgerPlace = IN_NODE
     ) -> None:
         self._name = name
         self._node = node
         self._env = env
-        self._ledger_id = ledger_id
+        self._named = named
         """The ledger that the node names; a previous owner's until the first write."""
-        self._writer: LedgerWriter | None = None
-        """Of the ledger that the node names or is to name next."""
+        self._created: CreatedLedger | None = None
+        """The ledger being written, which the node names or is to name next."""
         self._bytes = 0
         """Appended to it."""
         self._in_doubt = False
@@ -80,24 +88,37 @@ class StoredCursor:
             CursorTooLarge: if it does not even fit an entry; what was stored before stays.
         """
         full = self._is_full()
-        if self._ledger_id == IN_NODE or full:
+        if self._named == IN_NODE or full:
             value = encode_cursor(state, properties, cursor_properties)
             if value is not None:
                 await self._publish(IN_NODE, value)
                 return
         entry = encode_position_entry(state, properties, self._name)
         mark_delete = state.mark_delete
-        if self._writer is None or full:
-            self._writer = await self._create()
-            self._bytes = 0
-        ledger_id = self._writer.ledger_id
-        await self._append(self._writer, entry)
-        if ledger_id != self._ledger_id or cursor_properties != self._named_properties:
+        if self._created is None or full:
+            await self._create()
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            created = await self._append(entry)
+            if created.place == self._named and cursor_properties == self._named_properties:
+                return
             # Should the node not be written, a new owner reads the entry all the same.
-            self._entry_in_doubt |= ledger_id == self._ledger_id
-            pointer = encode_cursor_pointer(ledger_id, mark_delete, properties, cursor_properties)
-            await self._publish(ledger_id, pointer)
+            self._entry_in_doubt |= created.place == self._named
+            pointer = encode_cursor_pointer(
+                created.place, mark_delete, properties, cursor_properties
+            )
+            guard = None if created.place == self._named else created.guard
+            may_be_named = self._in_doubt
+            try:
+                await self._publish(created.place, pointer, guard)
+            except CatalogChanged:
+                await self._begin_anew(created, may_be_named=may_be_named)
+                continue
             self._named_properties = cursor_properties
+            return
+        raise ConflictError(
+            f"the catalog of storage clusters changed {limits.CONDITIONAL_WRITE_TRIES_MAX} times "
+            f"while cursor {self._name} began a ledger"
+        )
 
     async def settle(
         self,
@@ -106,13 +127,13 @@ class StoredCursor:
         cursor_properties: Mapping[str, str],
     ) -> None:
         """Leave a state that is durable in its node, if it fits there: it is read at once."""
-        if self._ledger_id == IN_NODE:
+        if self._named == IN_NODE:
             return
         value = encode_cursor(state, properties, cursor_properties)
         if value is not None:
             await self._publish(IN_NODE, value)
-        elif self._writer is not None:
-            await self._writer.close()
+        elif self._created is not None:
+            await self._created.writer.close()
 
     async def delete(self) -> None:
         """Remove the cursor.
@@ -124,52 +145,67 @@ class StoredCursor:
         await self._discard_all_but(IN_NODE)
 
     def _is_full(self) -> bool:
-        return self._writer is not None and (
-            self._writer.last_entry_id + 1 >= limits.CURSOR_LEDGER_ENTRIES_MAX
+        return self._created is not None and (
+            self._created.writer.last_entry_id + 1 >= limits.CURSOR_LEDGER_ENTRIES_MAX
             or self._bytes >= limits.CURSOR_LEDGER_BYTES_MAX
         )
 
-    async def _create(self) -> LedgerWriter:
+    async def _create(self) -> None:
         metadata = {
             "application": b"pulsar",
             "component": b"managed-ledger",
             "pulsar/managed-ledger": self._managed_ledger.encode(),
             "pulsar/cursor": self._name.encode(),
         }
-        ledger_id = await self._env.ids.next()
-        return await self._env.ledgers.create(ledger_id, custom_metadata=metadata)
+        self._created = await self._env.ledgers.create(f"cursor {self._name}", metadata)
+        self._bytes = 0
+
+    async def _begin_anew(self, refused: CreatedLedger, *, may_be_named: bool) -> None:
+        """Go on in the cluster that is active now, not in a ledger that was refused."""
+        self._created = None
+        if may_be_named:
+            await self._env.ledgers.refresh()
+        else:
+            await start_over(self._env.ledgers, refused)
+        await self._create()
 
     @property
     def _managed_ledger(self) -> str:
         return self._node.path.removeprefix(f"{MANAGED_LEDGERS}/").rpartition("/")[0]
 
-    async def _append(self, writer: LedgerWriter, entry: bytes) -> None:
+    async def _append(self, entry: bytes) -> CreatedLedger:
+        created = self._created
+        assert created is not None, "a ledger is created before it is appended to"
         try:
-            await append_durably(writer, entry)
+            await append_durably(created.writer, entry)
         except BaseException:
             # It takes no more entries, or it is unknown which it has: the next write goes to
             # another one, and the node decides which of them counts.
-            self._writer = None
-            self._entry_in_doubt |= writer.ledger_id == self._ledger_id
+            self._created = None
+            self._entry_in_doubt |= created.place == self._named
             raise
         self._bytes += len(entry)
+        return created
 
-    async def _publish(self, ledger_id: int, value: bytes) -> None:
+    async def _publish(self, place: LedgerPlace, value: bytes, guard: Guard | None = None) -> None:
         was_in_doubt, self._in_doubt = self._in_doubt, True
         try:
-            await self._node.write(value)
+            await self._node.write(value, guard)
+        except CatalogChanged:
+            self._in_doubt = was_in_doubt
+            raise
         except Fenced:
             # Only now is it certain that no node names it, unless an earlier write did so.
-            if ledger_id not in (IN_NODE, self._ledger_id) and not was_in_doubt:
-                await discard_ledger(self._env.ledgers, ledger_id)
+            if place not in (IN_NODE, self._named) and not was_in_doubt:
+                await discard_ledger(self._env.ledgers, place)
             raise
         self._in_doubt = self._entry_in_doubt = False
-        await self._discard_all_but(ledger_id)
+        await self._discard_all_but(place)
 
-    async def _discard_all_but(self, ledger_id: int) -> None:
-        known = {self._ledger_id, self._writer.ledger_id if self._writer else IN_NODE}
-        self._ledger_id = ledger_id
-        if ledger_id == IN_NODE:
-            self._writer = None
-        for unused in sorted(known - {ledger_id, IN_NODE}):
+    async def _discard_all_but(self, place: LedgerPlace) -> None:
+        known = {self._named, self._created.place if self._created else IN_NODE}
+        self._named = place
+        if place == IN_NODE:
+            self._created = None
+        for unused in sorted(known - {place, IN_NODE}):
             await discard_ledger(self._env.ledgers, unused)

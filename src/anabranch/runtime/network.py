@@ -133,3 +133,16 @@ class Network(Interface):
                 trusted.
         """
         ...
+
+    async def start_tls(
+        self, connection: Any, handler: ConnectionHandler, tls: Tls, *, host: str
+    ) -> Connection:
+        """Go on in TLS, as the client, on a connection that both sides agreed to do so on.
+
+        Returns what is to be written to from then on; what comes is still given to `handler`.
+
+        Raises:
+            OSError: if the peer ends the connection instead.
+            ConfigError: as `connect`.
+        """
+        ...

@@ -7,11 +7,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from anabranch.errors import ConfigError
 from anabranch.runtime import Runtime
-from anabranch.runtime.network import ConnectionHandler, Tls
+from anabranch.runtime.network import Connection, ConnectionHandler, Tls
 from anabranch.runtime.real_channels import GrpcChannels
 from anabranch.runtime.real_disk import RealDisk
 
@@ -87,10 +87,29 @@ class RealNetwork:
                 factory, host, port, ssl=context
             )
         except ssl.SSLCertVerificationError as error:
-            raise ConfigError(
-                f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
-            ) from None
+            raise _untrusted(f"{host}:{port}", error) from None
         return handler
+
+    async def start_tls(
+        self, connection: Any, handler: ConnectionHandler, tls: Tls, *, host: str
+    ) -> Connection:
+        """See `Network.start_tls`."""
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                connection,
+                cast("asyncio.Protocol", handler),
+                _tls_context(tls),
+                server_hostname=host,
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise _untrusted(host, error) from None
+        if secured is None:
+            raise ConnectionResetError(f"{host} ended the connection before TLS began")
+        return secured
+
+
+def _untrusted(name: str, error: ssl.SSLCertVerificationError) -> ConfigError:
+    return ConfigError(f"the certificate of {name} is not trusted: {error.verify_message}")
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:

@@ -14,9 +14,8 @@ from anabranch import limits
 from anabranch.broker import Broker, BrokerSettings
 from anabranch.errors import AnabranchError, NotFound
 from anabranch.ids import TopicName
-from anabranch.ledgers.catalog import StorageCatalog
+from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
-from anabranch.metadata.features import check_features
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.server.broker_metrics import broker_metrics
@@ -64,6 +63,8 @@ class Standalone:
         """Where the data is, in words."""
         if self._settings.ledgers_url == "memory:":
             return "memory, and forgotten at the stop"
+        if self._settings.ledgers_url.startswith(BOOKKEEPER):
+            return f"{self._settings.metadata_url} and on the bookies registered there"
         return self._settings.data
 
     async def start(self) -> None:
@@ -95,14 +96,10 @@ class Standalone:
         self.service_url = f"pulsar://{_in_url(self._settings.reachable_host)}:{listener.port}"
 
     async def _start_broker(self) -> None:
-        await check_features(self._stores.metadata)
         managed_ledgers = ManagedLedgers(
             metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
         )
         self._held.push_async_callback(managed_ledgers.close)
-        await StorageCatalog.open(
-            self._stores.metadata, managed_ledgers.ids, self._settings.ledgers_url
-        )
         self._broker = Broker(
             runtime=self._runtime,
             metadata=self._stores.metadata,

@@ -1,4 +1,4 @@
-"""Reads the file of credentials that the setting `metadata_credentials` names."""
+"""Reads the files of credentials that `metadata_credentials` and `ledgers_credentials` name."""
 
 import os
 import stat
@@ -6,11 +6,16 @@ from collections.abc import Callable
 
 from anabranch import limits
 from anabranch.errors import ConfigError
+from anabranch.ledgers.credentials import (
+    NO_LEDGER_CREDENTIALS,
+    LedgerCredentials,
+    parse_ledger_credentials,
+)
 from anabranch.metadata.credentials import NO_CREDENTIALS, Credentials, parse_credentials
 
 
 def load_credentials(path: str, warn: Callable[[str], None]) -> Credentials:
-    """Read a file; without a name there are no credentials.
+    """Read those for metadata stores; without the name of a file there are none.
 
     Args:
         path: the file, or "".
@@ -20,8 +25,15 @@ def load_credentials(path: str, warn: Callable[[str], None]) -> Credentials:
         ConfigError: if it cannot be read, or is wrong.
         FormatError: if it is none of ours.
     """
-    if not path:
-        return NO_CREDENTIALS
+    return parse_credentials(path, _read(path, warn)) if path else NO_CREDENTIALS
+
+
+def load_ledger_credentials(path: str, warn: Callable[[str], None]) -> LedgerCredentials:
+    """The same for ledger stores."""
+    return parse_ledger_credentials(path, _read(path, warn)) if path else NO_LEDGER_CREDENTIALS
+
+
+def _read(path: str, warn: Callable[[str], None]) -> bytes:
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -32,4 +44,4 @@ def load_credentials(path: str, warn: Callable[[str], None]) -> Credentials:
         ) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         warn(f"{path} has secrets and is open to others (mode {mode:03o}): chmod 600 {path}")
-    return parse_credentials(path, content)
+    return content

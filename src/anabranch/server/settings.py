@@ -11,6 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from anabranch import limits
 from anabranch.errors import ConfigError
+from anabranch.ledgers.addresses import check_ledgers_url
 from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
@@ -141,6 +142,14 @@ def _store(text: str) -> str | None:
     return "is not memory:, embedded: or embedded:FOLDER"
 
 
+def _ledger_store(text: str) -> str | None:
+    try:
+        check_ledgers_url(text)
+    except ConfigError as error:
+        return f"is wrong: {error}"
+    return None
+
+
 def _metadata_store(text: str) -> str | None:
     parsers: dict[str, Callable[[str], object]] = {
         SCHEME: parse_addresses,
@@ -232,8 +241,15 @@ class Settings:
     ledgers_url: str = _setting(
         "embedded:",
         "Ledger store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
+        "`bookkeeper:?ensemble=3&write=3&ack=2` is Apache BookKeeper, whose bookies register in "
+        "the metadata store (`bookkeeper:zk:HOST:PORT/CHROOT?...`: in another one), "
         "`memory:` forgets everything at the stop.",
-        check=_store,
+        check=_ledger_store,
+    )
+    ledgers_credentials: str = _setting(
+        "",
+        "TOML file with the password of ledgers, and with tokens and certificates for bookies "
+        "(see the guide to ledgers); empty means none.",
     )
     max_message_bytes: int = _setting(
         limits.MESSAGE_BYTES_MAX, "Largest message (or batch) that is accepted, in bytes.",

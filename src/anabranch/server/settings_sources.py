@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anabranch.errors import ConfigError
+from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.server.settings_file import closest, read_file
 
@@ -99,6 +100,12 @@ def check_together(settings: Settings) -> None:
     if settings.port == settings.web_port != 0:
         raise ConfigError(
             f"--port and --web-port are both {settings.port}: give them different numbers"
+        )
+    on_bookies = identity(settings.ledgers_url) == BOOKKEEPER
+    if on_bookies and settings.metadata_url.startswith(EMBEDDED):
+        raise ConfigError(
+            f"--ledgers-url {settings.ledgers_url} needs a --metadata-url that bookies can reach, "
+            "such as zk:HOST:PORT: they register there, and nobody else can look into embedded:"
         )
     stores = (settings.metadata_url, settings.ledgers_url)
     if stores.count("memory:") == 1:

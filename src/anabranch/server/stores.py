@@ -1,24 +1,28 @@
-"""Opens the metadata store and the ledger store that the settings name."""
+"""Opens the metadata store and the ledger stores that the settings and the catalog name."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import StoreFailed
+from anabranch.journal import Pressure
+from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, MEMORY, parse_bookkeeper
+from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds, numbering_of
+from anabranch.ledgers.catalog import StorageCatalog
+from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.factory import open_ledgers
+from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
 from anabranch.ledgers.store import LedgerStore
 from anabranch.metadata.factory import open_store as open_metadata_store
+from anabranch.metadata.features import check_features
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.server.cluster_tie import tie
-from anabranch.server.credentials_file import load_credentials
+from anabranch.server.credentials_file import load_credentials, load_ledger_credentials
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.settings import Settings
 from anabranch.telemetry import get_logger
 
-_EMBEDDED: Final = "embedded:"
-_MEMORY: Final = "memory:"
-"""Forgets whose it was, so that nothing can be tied to it."""
 _log: Final = get_logger("stores")
 
 
@@ -27,44 +31,47 @@ class Stores:
     """What a server keeps its data in."""
 
     metadata: MetadataStore
-    ledgers: LedgerStore
+    ledgers: StorageClusters
 
     def failure(self) -> StoreFailed | None:
-        """Why one of them accepts nothing more; None while both work."""
-        for name, store in (("metadata", self.metadata), ("ledger", self.ledgers)):
-            if store.failure is not None:
-                return StoreFailed(f"the {name} store has failed: {store.failure}")
+        """Why one of them accepts nothing more; None while all work."""
+        for name, failure in (
+            ("metadata", self.metadata.failure),
+            ("ledger", self.ledgers.failure),
+        ):
+            if failure is not None:
+                return StoreFailed(f"the {name} store has failed: {failure}")
         return None
 
 
 async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack) -> Stores:
-    """Open both; `held` closes them and releases their folders.
+    """Open the metadata store and the ledger store of the settings; `held` closes everything.
 
     Raises:
         FolderInUse: if another process has one of the folders.
-        FormatError: if a folder or file is not ours.
+        FormatError: if a folder, file or document is not ours.
         Corruption: if stored bytes are damaged.
-        ConfigError: if the ledgers belong to the metadata of another cluster, or the credentials
-            for the metadata store are wrong.
+        ConfigError: if the ledgers belong to the metadata of another cluster or are not the ones
+            that the catalog knows, or the credentials for a store are wrong.
     """
-    metadata_url, ledgers_url = settings.metadata_url, settings.ledgers_url
-    if metadata_url.startswith(_EMBEDDED) or ledgers_url.startswith(_EMBEDDED):
-        data = await claim(runtime, settings.data)
-        held.callback(data.lock.release)
-        metadata_url = await _located(runtime, metadata_url, "metadata", data, held)
-        ledgers_url = await _located(runtime, ledgers_url, "ledgers", data, held)
-    credentials = load_credentials(settings.metadata_credentials, _warn)
-    metadata = await open_metadata_store(
-        metadata_url,
-        runtime,
-        session_timeout_s=settings.metadata_session_timeout_s,
-        credentials=credentials,
-    )
+    folders = _Folders(runtime, settings.data, held)
+    if settings.metadata_url.startswith(EMBEDDED) or settings.ledgers_url.startswith(EMBEDDED):
+        await folders.data()
+    metadata_url = await folders.located(settings.metadata_url, "metadata", held)
+    ledgers_url = await folders.located(settings.ledgers_url, "ledgers", held)
+    metadata = await _open_metadata(runtime, metadata_url, settings)
     held.push_async_callback(metadata.close)
-    if ledgers_url.startswith(_EMBEDDED) and metadata_url != _MEMORY:
-        folder = ledgers_url.removeprefix(_EMBEDDED)
-        await tie(runtime.disk, folder, metadata, data.cluster_id)
-    ledgers = await open_ledgers(ledgers_url, runtime)
+    opener = _LedgerOpener(runtime, folders, metadata, settings)
+    # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
+    await opener.tie(ledgers_url)
+    await check_features(metadata)
+    others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url))
+    ids = SharedAuthority(LedgerIds(metadata, runtime), others)
+    catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
+    home = catalog.document.at(settings.ledgers_url)
+    assert home is not None, "the catalog knows the store of the settings"
+    store = await opener.open(ledgers_url, None, held)
+    ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)
 
@@ -73,14 +80,89 @@ def _warn(sentence: str) -> None:
     _log.warning("credentials_open_to_others", problem=sentence)
 
 
-async def _located(
-    runtime: Runtime, url: str, name: str, data: DataFolder, held: AsyncExitStack
-) -> str:
-    """Return the address of an embedded store with its folder in it; others stay as they are."""
-    if not url.startswith(_EMBEDDED):
-        return url
-    if url == _EMBEDDED:
-        return f"{_EMBEDDED}{data.path}/{name}"
-    elsewhere = await claim(runtime, url.removeprefix(_EMBEDDED), cluster_id=data.cluster_id)
-    held.callback(elsewhere.lock.release)
-    return f"{_EMBEDDED}{elsewhere.path}/{name}"
+class _Folders:
+    """The folders that this process has claimed."""
+
+    def __init__(self, runtime: Runtime, path: str, held: AsyncExitStack) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._held = held
+        self._data: DataFolder | None = None
+
+    async def data(self) -> DataFolder:
+        """The server's data folder."""
+        if self._data is None:
+            self._data = await claim(self._runtime, self._path)
+            self._held.callback(self._data.lock.release)
+        return self._data
+
+    async def located(self, url: str, name: str, held: AsyncExitStack) -> str:
+        """The address of an embedded store with its folder in it; others stay as they are."""
+        if not url.startswith(EMBEDDED):
+            return url
+        data = await self.data()
+        if url == EMBEDDED:
+            return f"{EMBEDDED}{data.path}/{name}"
+        folder = url.removeprefix(EMBEDDED)
+        elsewhere = await claim(self._runtime, folder, cluster_id=data.cluster_id)
+        held.callback(elsewhere.lock.release)
+        return f"{EMBEDDED}{elsewhere.path}/{name}"
+
+
+class _LedgerOpener:
+    """Opens ledger stores on behalf of one metadata store; stacks close what was opened."""
+
+    def __init__(
+        self, runtime: Runtime, folders: _Folders, metadata: MetadataStore, settings: Settings
+    ) -> None:
+        self._runtime = runtime
+        self._folders = folders
+        self._metadata = metadata
+        self._settings = settings
+        self._credentials = load_ledger_credentials(settings.ledgers_credentials, _warn)
+
+    async def tie(self, located: str) -> None:
+        """Make sure that a store belongs to the metadata."""
+        # Metadata in memory do not know after a stop whose they were.
+        if located.startswith(EMBEDDED) and self._settings.metadata_url != MEMORY:
+            folder = located.removeprefix(EMBEDDED)
+            cluster_id = (await self._folders.data()).cluster_id
+            await tie(self._runtime.disk, folder, self._metadata, cluster_id)
+
+    async def open(
+        self, located: str, pressure: Pressure | None, held: AsyncExitStack
+    ) -> LedgerStore:
+        """Open a store that was tied."""
+        store = await open_ledgers(
+            located,
+            self._runtime,
+            metadata=await self._metadata_of(located, held),
+            credentials=self._credentials,
+            pressure=pressure,
+        )
+        held.push_async_callback(store.close)
+        return store
+
+    async def open_other(self, url: str, pressure: Pressure, held: AsyncExitStack) -> LedgerStore:
+        """Open the store of another storage cluster of the catalog."""
+        located = await self._folders.located(url, "ledgers", held)
+        await self.tie(located)
+        return await self.open(located, pressure, held)
+
+    async def _metadata_of(self, url: str, held: AsyncExitStack) -> MetadataStore:
+        """Where the bookies at a URL register."""
+        address = parse_bookkeeper(url) if url.startswith(BOOKKEEPER) else None
+        if address is None or not address.metadata_url:
+            return self._metadata
+        store = await _open_metadata(self._runtime, address.metadata_url, self._settings)
+        held.push_async_callback(store.close)
+        return store
+
+
+async def _open_metadata(runtime: Runtime, url: str, settings: Settings) -> MetadataStore:
+    return await open_metadata_store(
+        url,
+        runtime,
+        session_timeout_s=settings.metadata_session_timeout_s,
+        credentials=load_credentials(settings.metadata_credentials, _warn),
+    )

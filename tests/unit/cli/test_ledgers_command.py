@@ -170,6 +170,13 @@ def test_a_lost_segment_is_damage(ledgers: Path) -> None:
         (("read", "{store}", "7", "--first", "3", "--last", "2"), "before --first"),
         (("ls", "{store}", "--orphans"), "known only with the data folder"),
         (("gc", "{store}"), "known only with the data folder"),
+        (("delete", "{store}", "7"), "known only with the data folder"),
+        (("delete", "{store}", "8", "--force"), "there is no ledger 8"),
+        (("verify", "{store}", "--ledger", "7"), "--ledger is for bookies"),
+        (("ls", "bookkeeper:"), "does not say in which metadata store"),
+        (("gc", "bookkeeper:zk:127.0.0.1:1"), "somebody may be creating a ledger"),
+        (("ls", "bookkeeper:zk:127.0.0.1:1?acks=2"), "unknown option 'acks'"),
+        (("describe", "bookkeeper:embedded:{nowhere}", "7"), "there is no metadata store"),
     ],
 )
 def test_wrong_words_are_refused(
@@ -284,3 +291,27 @@ def test_gc_is_refused_while_a_server_runs(tmp_path: Path) -> None:
         assert "is in use by another process" in anabranch("gc", str(data)).stderr
     finally:
         lock.release()
+
+
+def test_delete_removes_what_nothing_needs_and_refuses_what_something_does(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    position, orphan = asyncio.run(serve_and_orphan(data))
+    needed = str(position.ledger_id)
+    before = fingerprint(data)
+    refused = anabranch("delete", str(data), needed)
+    assert refused.exit_code == 2
+    assert "is needed by managed ledger public/default/persistent/orders" in refused.stderr
+    said = anabranch("delete", str(data), str(orphan), "--dry-run")
+    assert (said.exit_code, said.stderr) == (0, f"ledger {orphan} would be removed\n")
+    said = anabranch("delete", str(data), needed, "--dry-run", "--force")
+    assert said.exit_code == 0
+    assert fingerprint(data) == before
+    assert anabranch("delete", str(data), str(orphan)).stderr == f"ledger {orphan} was removed\n"
+    listed = json.loads(anabranch("ls", str(data), "--output", "json").stdout)
+    assert position.ledger_id in [row["ledger"] for row in listed]
+    assert orphan not in [row["ledger"] for row in listed]
+    assert anabranch("delete", str(data), needed, "--force").exit_code == 0
+    listed = json.loads(anabranch("ls", str(data), "--output", "json").stdout)
+    assert position.ledger_id not in [row["ledger"] for row in listed]
+    assert anabranch("delete", str(data), needed, "--force").exit_code == 2

@@ -25,7 +25,7 @@ def schemas(world: World) -> SchemaStorage:
 
 
 def storage_of(world: World) -> SchemaStorage:
-    return SchemaStorage(metadata=world.metadata, ledgers=world.ledgers, ids=world.broker().ids)
+    return world.broker().schemas
 
 
 @pytest.mark.goal(

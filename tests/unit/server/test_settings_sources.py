@@ -84,6 +84,8 @@ def test_table_in_file_is_refused_with_its_line(config):
         ("host = 'tcp://here'", "is not a host name"),
         ("data = ' '", "is empty"),
         ("metadata_url = 'etcd:here'", "'etcd:here' is not memory:, embedded: or embedded:FOLDER"),
+        ("ledgers_url = 'hdfs:here'", "'hdfs:here' is wrong: unknown ledger store"),
+        ("ledgers_url = 'bookkeeper:?ack=0'", "ack in 'bookkeeper:?ack=0' is a number of bookies"),
     ],
 )
 def test_wrong_value_in_file_is_named_with_what_is_allowed(config, line, allowed):
@@ -136,6 +138,12 @@ def test_settings_that_contradict_each_other_are_refused():
     assert load({"port": 0, "web_port": 0}).port == 0
     assert "forgotten" in refusal(flags={"metadata_url": "memory:"})
     assert load({"metadata_url": "memory:", "ledgers_url": "memory:"}).port == 6650
+    assert "a --metadata-url that bookies can reach" in refusal(
+        flags={"ledgers_url": "bookkeeper:?ensemble=1"}
+    )
+    assert load({"ledgers_url": "bookkeeper:zk:here:2181"}).port == 6650
+    on_bookies = {"metadata_url": "zk:here:2181", "ledgers_url": "bookkeeper:?ensemble=1"}
+    assert load(on_bookies).port == 6650
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,24 @@
 """Planted bugs of `anabranch.ledgers`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from anabranch.journal import RecordPlace
+from anabranch.ledgers.catalog import StorageCatalog
+from anabranch.ledgers.clusters import CreatedLedger, LedgerKey, StorageClusters
 from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.id_ranges import IdRanges
 from anabranch.ledgers.index import Ledger, LedgerIndex
+from anabranch.ledgers.ledger_ids import SharedAuthority
 from anabranch.ledgers.records import Close, Delete, encode_fact
-from anabranch.ledgers.store import AppendDone, Entry, LedgerWriter
+from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace
+from anabranch.ledgers.store import AppendDone, Entry
 from anabranch.ledgers.upkeep import Upkeep
+from anabranch.managed_ledger.chain import LedgerSpan
 from anabranch.managed_ledger.environment import Environment
 from anabranch.metadata.counters import BlockCounter
+from anabranch.metadata.store import Guard
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 
@@ -124,12 +131,37 @@ async def ids_start_anew(self: BlockCounter, floor: int, count: int) -> int:
 
 
 @planted("id_below_the_chain_is_taken", target="anabranch.managed_ledger.opening:create_ledger")
-async def id_below_the_chain_is_taken(
-    name: str, env: Environment, *, above: int
-) -> tuple[int, LedgerWriter]:
+async def id_below_the_chain_is_taken(name: str, env: Environment, *, above: int) -> CreatedLedger:
     """A managed ledger goes on with an id that is not above all in its chain."""
     del above
-    ledger: tuple[int, LedgerWriter] = await original("id_below_the_chain_is_taken")(
-        name, env, above=-1
-    )
+    ledger: CreatedLedger = await original("id_below_the_chain_is_taken")(name, env, above=-1)
     return ledger
+
+
+@planted("stamp_is_not_published", target="anabranch.managed_ledger.opening:new_span")
+def stamp_is_not_published(created: CreatedLedger) -> LedgerSpan:
+    """A chain names a ledger without saying in which storage cluster it is."""
+    span: LedgerSpan = original("stamp_is_not_published")(created)
+    return replace(span, stamp=NO_STAMP)
+
+
+@planted("unstamped_is_the_active", target="anabranch.ledgers.clusters:StorageClusters.key")
+def unstamped_is_the_active(self: StorageClusters, place: LedgerPlace) -> LedgerKey:
+    """A ledger without a stamp is looked for where new ledgers go."""
+    return place.stamp.cluster or self.document.active, place.ledger_id
+
+
+@planted("publish_ignores_the_catalog", target="anabranch.ledgers.catalog:StorageCatalog.guard")
+def publish_ignores_the_catalog(self: StorageCatalog) -> Guard | None:
+    """Ledgers are published whatever has become of the catalog since they were created."""
+    del self
+    return None
+
+
+@planted(
+    "ids_are_not_shared_with_pulsar",
+    target="anabranch.ledgers.ledger_ids:SharedAuthority.share",
+)
+async def ids_are_not_shared_with_pulsar(self: SharedAuthority) -> None:
+    """Ids come from the document, also where Pulsar draws from its own generator."""
+    del self

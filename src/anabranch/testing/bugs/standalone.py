@@ -39,7 +39,7 @@ async def crash_empties_the_open_ledger(
     name: str, document: ChainDocument, env: Environment
 ) -> tuple[LedgerSpan, ...]:
     """What is in a ledger that nobody closed does not count."""
-    described = [await env.ledgers.describe(span.ledger_id) for span in document.spans]
+    described = [await env.ledgers.describe(span.place) for span in document.spans]
     spans = await original("crash_empties_the_open_ledger")(name, document, env)
     return tuple(
         replace(span, entries=0) if before.state is LedgerState.OPEN else span

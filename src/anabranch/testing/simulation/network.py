@@ -9,9 +9,9 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.network import ConnectionHandler, Tls
+from anabranch.runtime.network import Connection, ConnectionHandler, Tls
 from anabranch.testing.simulation.streams import Endpoint, Link
 
 if TYPE_CHECKING:
@@ -205,6 +205,12 @@ class ProcessNetwork:
             endpoint.abort()
             raise
         return handler
+
+    async def start_tls(
+        self, connection: Any, handler: ConnectionHandler, tls: Tls, *, host: str
+    ) -> Connection:
+        """See `Network.start_tls`."""
+        raise AssertionError("the simulated network has nobody who listens in")
 
     async def _reach(self, target: "Machine", out: Link, back: Link) -> None:
         for wait_s in _SYN_RETRIES_S:

@@ -1,0 +1,129 @@
+"""Reading entries from bookies: each from one after another, until one has it as it was written."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anabranch.errors import AnabranchError, Corruption, StorageError, Unreachable
+from anabranch.generated import bookkeeper_protocol_pb2 as pb
+from anabranch.ledgers.bookkeeper import frames
+from anabranch.ledgers.bookkeeper.digests import Packet, PacketDigest
+from anabranch.ledgers.bookkeeper.frames import Status
+from anabranch.ledgers.bookkeeper.link import BookieLinks
+
+Result = Packet | AnabranchError
+
+
+class Wanted(NamedTuple):
+    """An entry, and the bookies that have it in the order in which they are to be asked."""
+
+    entry_id: int
+    bookies: Sequence[str]
+
+
+class _Asked:
+    """How far the reading of one entry is."""
+
+    __slots__ = ("absent", "damage", "next", "unanswered", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.next = 0
+        self.unanswered = 0
+        self.absent = 0
+        self.damage: Corruption | None = None
+
+
+class EntryReads:
+    """The reading of some entries of one ledger at the same time."""
+
+    def __init__(
+        self, links: BookieLinks, digest: PacketDigest, ledger_id: int, speculative_s: float
+    ) -> None:
+        self._links = links
+        self._digest = digest
+        self._ledger_id = ledger_id
+        self._speculative_s = speculative_s
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, _Asked] = {}
+        self._results: dict[int, Result] = {}
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._failed: dict[str, None] = {}
+
+    async def read(self, wanted: Sequence[Wanted]) -> dict[int, Result]:
+        """Each entry, or why there is none.
+
+        An error is `Corruption` if bytes came and were not those that were written, `Unreachable`
+        if a bookie that may have the entry did not answer, else `StorageError`.
+        """
+        for entry in wanted:
+            self._open[entry.entry_id] = _Asked(entry)
+        for asked in list(self._open.values()):
+            self._ask_next(asked)
+        timer = self._loop.call_later(self._speculative_s, self._speculate)
+        self._timer = timer
+        try:
+            await self._finished
+        finally:
+            self._timer.cancel()
+            self._open.clear()
+        return self._results
+
+    @property
+    def failed_bookies(self) -> Sequence[str]:
+        """Those that did not give an entry they were asked for."""
+        return list(self._failed)
+
+    def _ask_next(self, asked: _Asked) -> None:
+        entry_id, bookies = asked.wanted
+        bookie = bookies[asked.next]
+        asked.next += 1
+        asked.unanswered += 1
+        request = frames.read(self._ledger_id, entry_id)
+        self._links.link(bookie).ask(request, self._replied, (asked, bookie))
+
+    def _replied(
+        self, context: tuple[_Asked, str], status: Status, response: pb.Response | None
+    ) -> None:
+        asked, bookie = context
+        entry_id = asked.wanted.entry_id
+        if self._open.get(entry_id) is not asked:
+            return
+        asked.unanswered -= 1
+        if status is Status.OK and response is not None:
+            try:
+                packet = self._digest.open_packet(response.read.body, self._ledger_id, entry_id)
+            except Corruption as damage:
+                asked.damage = damage
+            else:
+                self._finish(entry_id, packet)
+                return
+        elif status.says_absent:
+            asked.absent += 1
+        self._failed[bookie] = None
+        if asked.next < len(asked.wanted.bookies):
+            self._ask_next(asked)
+        elif not asked.unanswered:
+            self._finish(entry_id, self._error(asked, status))
+
+    def _error(self, asked: _Asked, status: Status) -> AnabranchError:
+        entry_id, bookies = asked.wanted
+        names = ", ".join(bookies)
+        if asked.damage is not None:
+            return asked.damage
+        what = f"entry {entry_id} of ledger {self._ledger_id}"
+        if asked.absent == len(bookies):
+            return StorageError(f"{what} is on none of the bookies {names} that should have it")
+        return Unreachable(f"{what} cannot be read now from any of {names}: {status.name}")
+
+    def _finish(self, entry_id: int, result: Result) -> None:
+        del self._open[entry_id]
+        self._results[entry_id] = result
+        if not self._open and not self._finished.done():
+            self._finished.set_result(None)
+
+    def _speculate(self) -> None:
+        for asked in list(self._open.values()):
+            if asked.next < len(asked.wanted.bookies):
+                self._ask_next(asked)
+        self._timer = self._loop.call_later(self._speculative_s, self._speculate)

@@ -1,0 +1,157 @@
+"""Our ledgers on real bookies that are killed, and that BookKeeper's own shell works on too."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from itertools import count, pairwise
+
+import pytest
+
+from anabranch.errors import Fenced
+from anabranch.ledgers.bookkeeper.digests import DigestType
+from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
+from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
+from anabranch.ledgers.store import LedgerState
+from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
+from anabranch.metadata.factory import open_store
+from anabranch.metadata.store import MetadataStore
+from anabranch.runtime.real import real_runtime
+from anabranch.testing.contracts.ledgers import append, payloads_of
+from anabranch.testing.servers import Member, bookkeeper, free_port, set_up_cluster, zookeeper
+from anabranch.testing.servers.bookkeeper import BookKeeper
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+PAUSE_S_MAX = 2.0
+_ids = count(1000)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[str, BookKeeper]]:
+    with zookeeper() as ensemble:
+        set_up_cluster(ensemble.url, port=free_port(), web_port=free_port())
+        settings = {"nettyMaxFrameSizeBytes": str(BOOKKEEPER_FRAME_BYTES_MAX)}
+        with bookkeeper(ensemble.url, 4, settings=settings) as bookies:
+            yield ensemble.url, bookies
+
+
+@pytest.fixture
+def bookies(servers: tuple[str, BookKeeper]) -> BookKeeper:
+    return servers[1]
+
+
+@pytest.fixture
+async def metadata(servers: tuple[str, BookKeeper]) -> AsyncIterator[MetadataStore]:
+    metadata = await open_store(servers[0], real_runtime())
+    yield metadata
+    await metadata.close()
+
+
+@pytest.fixture
+async def store(metadata: MetadataStore) -> AsyncIterator[BookKeeperLedgerStore]:
+    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
+    yield store
+    await store.close()
+
+
+async def ensemble_of(store: BookKeeperLedgerStore, ledger_id: int) -> tuple[str, ...]:
+    return (await store.cluster.registry.read(ledger_id)).metadata.segments[-1].bookies
+
+
+def member_of(bookies: BookKeeper, bookie: str) -> Member:
+    return bookies.members[bookies.ports.index(int(bookie.rpartition(":")[2]))]
+
+
+@pytest.mark.goal("core.L3", part="real bookies")
+async def test_killed_bookies_are_replaced_or_done_without(
+    store: BookKeeperLedgerStore, metadata: MetadataStore, bookies: BookKeeper
+) -> None:
+    """First one of four is killed, then one of the three that are left."""
+    ledger_id = next(_ids)
+    writer = await store.create(ledger_id)
+    first = await ensemble_of(store, ledger_id)
+    victims = [member_of(bookies, first[0]), member_of(bookies, first[1])]
+    results: list[Exception | None] = []
+    completed_s: list[float] = []
+
+    def done(_: int, error: Exception | None) -> None:
+        results.append(error)
+        completed_s.append(time.monotonic())
+
+    written: list[bytes] = []
+    started_s = time.monotonic()
+    kills_s = [1.0, 4.0]
+    while time.monotonic() - started_s < 7.0:
+        if kills_s and time.monotonic() - started_s > kills_s[0]:
+            kills_s.pop(0)
+            victims[-1 - len(kills_s)].kill()
+        for _ in range(10):
+            written.append(b"%d" % len(written) * 100)
+            writer.append(written[-1], done)
+        await asyncio.sleep(0.01)
+    assert await writer.close() == len(written) - 1
+    assert results == [None] * len(written), "no append fails"
+    pauses_s = [after - before for before, after in pairwise(completed_s)]
+    assert max(pauses_s) <= PAUSE_S_MAX
+    segments = (await store.cluster.registry.read(ledger_id)).metadata.segments
+    assert len(segments) >= 2
+    other = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
+    assert await payloads_of(await other.open(ledger_id)) == written
+    await other.close()
+    for victim in victims:
+        victim.start()
+
+
+@pytest.mark.goal("core.L4", part="real bookies")
+async def test_a_writer_that_was_paused_is_fenced_and_nothing_acknowledged_is_lost(
+    store: BookKeeperLedgerStore, metadata: MetadataStore
+) -> None:
+    ledger_id = next(_ids)
+    old = await store.create(ledger_id)
+    await append(old, *(b"%d" % number for number in range(100)))
+    other = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
+    reader = await other.open(ledger_id)
+    assert await payloads_of(reader) == [b"%d" % number for number in range(100)]
+    with pytest.raises(Fenced):
+        await append(old, b"late")
+    with pytest.raises(Fenced):
+        await old.close()
+    assert (await other.describe(ledger_id)).last_entry_id == 99
+    await other.close()
+
+
+@pytest.mark.goal("core.L5", part="shell reads ours")
+@pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
+async def test_the_shell_reads_our_entries(
+    metadata: MetadataStore, bookies: BookKeeper, digest: DigestType
+) -> None:
+    ledger_id = next(_ids)
+    settings = BookKeeperSettings(digest=digest, password=b"secret")
+    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
+    writer = await store.create(ledger_id, custom_metadata={"application": b"anabranch"})
+    payloads = [b"entry number %d of ours" % number for number in range(5)]
+    await append(writer, *payloads)
+    await writer.close()
+    shown = await asyncio.to_thread(
+        bookies.shell, "readledger", "-l", str(ledger_id), "-fe", "0", "-le", "4", "-m"
+    )
+    for payload in payloads:
+        assert payload.decode() in re.sub(r"\s+", " ", shown)
+    await store.close()
+
+
+@pytest.mark.goal("core.L5", part="shell recovers ours")
+async def test_the_shell_fences_our_writer(
+    store: BookKeeperLedgerStore, bookies: BookKeeper
+) -> None:
+    ledger_id = next(_ids)
+    writer = await store.create(ledger_id)
+    await append(writer, b"one", b"two", b"three")
+    await asyncio.to_thread(
+        bookies.shell, "readledger", "-l", str(ledger_id), "-fe", "0", "-le", "2", "-m", "-r"
+    )
+    with pytest.raises(Fenced):
+        await append(writer, b"late")
+    description = await store.describe(ledger_id)
+    assert (description.state, description.last_entry_id) == (LedgerState.CLOSED, 2)
+    assert description.length_bytes == len(b"onetwothree")

@@ -1,0 +1,123 @@
+"""The client of BookKeeper when there are fewer bookies than it wants: it waits, it does not spin.
+
+A world in which time stands still while something runs on and on ends with an error by itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from anabranch.errors import AnabranchError, Unreachable
+from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
+from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
+from anabranch.ledgers.store import LedgerWriter
+from anabranch.metadata.served.client import ServedStore
+from anabranch.runtime import Runtime
+from anabranch.testing.bookies.server import Bookie, BookieServer
+from anabranch.testing.scenarios.served_metadata import SERVER, URL, serve
+from anabranch.testing.simulation import World
+
+Story = Callable[["Bench", BookKeeperLedgerStore], Awaitable[None]]
+
+
+class Bench:
+    """Some bookies and a client."""
+
+    def __init__(self, world: World, count: int) -> None:
+        self.world = world
+        self.bookies = [Bookie(f"bookie-{number}") for number in range(count)]
+        for bookie in self.bookies:
+            world.process(bookie.name).start(
+                lambda runtime, bookie=bookie: BookieServer(  # type: ignore[misc]
+                    runtime, bookie, URL, 6.0
+                ).run(),
+                tolerates=(AnabranchError,),
+            )
+
+    def having(self, ledger_id: int) -> list[Bookie]:
+        """The bookies that have something of a ledger."""
+        servers = [(bookie, bookie.server) for bookie in self.bookies]
+        return [
+            bookie for bookie, server in servers if server and ledger_id in server.shelves.ledgers
+        ]
+
+
+def play(settings: BookKeeperSettings, bookies: int, story: Story) -> None:
+    async def main(world: World) -> None:
+        world.process(SERVER).start(serve)
+        bench = Bench(world, bookies)
+
+        async def client(runtime: Runtime) -> None:
+            metadata = await ServedStore.open(runtime, URL)
+            while True:
+                if len(await metadata.children("/ledgers/available")) == bookies:
+                    break
+                await asyncio.sleep(0.1)
+            store = await BookKeeperLedgerStore.open_cluster(runtime, metadata, settings)
+            await story(bench, store)
+            await store.close()
+
+        await world.process("client").run(client)
+
+    World(1).run(main, time_limit_s=300.0)
+
+
+async def append(writer: LedgerWriter, *payloads: bytes) -> None:
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    last = -1
+
+    def done(entry_id: int, error: Exception | None) -> None:
+        assert error is None
+        if entry_id == last:
+            ended.set_result(None)
+
+    for payload in payloads:
+        last = writer.append(payload, done)
+    await ended
+
+
+def test_a_closed_ledger_that_lacks_a_bookie_looks_for_none() -> None:
+    async def story(bench: Bench, store: BookKeeperLedgerStore) -> None:
+        writer = await store.create(7)
+        bench.bookies[0].fill(full=True)
+        await append(writer, b"a", b"b")
+        await asyncio.sleep(3.0)
+        assert store.degraded is not None
+        assert await writer.close() == 1
+        await asyncio.sleep(30.0)
+        assert store.degraded is None
+
+    play(BookKeeperSettings(), 3, story)
+
+
+def test_bookies_that_fail_at_once_do_not_take_turns_without_end() -> None:
+    async def story(bench: Bench, store: BookKeeperLedgerStore) -> None:
+        writer = await store.create(7)
+        await append(writer, b"a", b"b", b"c")
+        having = bench.having(7)
+        having[0].fill(full=True)
+        for bookie in bench.bookies:
+            if bookie not in having:
+                bench.world.process(bookie.name).crash()  # its node stays for some seconds
+        reader = await store.open(7)
+        entries = await reader.read(0, 2, max_bytes=1000)
+        assert [bytes(entry.payload) for entry in entries] == [b"a", b"b", b"c"]
+
+    play(BookKeeperSettings(), 5, story)
+
+
+def test_a_recovery_that_lacks_a_bookie_for_a_later_entry_says_so() -> None:
+    async def story(bench: Bench, store: BookKeeperLedgerStore) -> None:
+        writer = await store.create(7)
+        await append(writer, b"a", b"b", b"c", b"d")
+        for bookie in bench.bookies:
+            bookie.fill(full=True)
+            with pytest.raises(Unreachable, match="cannot be recovered now"):
+                await store.open(7)
+            bookie.fill(full=False)
+        await asyncio.sleep(3.0)
+        reader = await store.open(7)
+        assert reader.last_entry_id == 3
+
+    play(BookKeeperSettings(ensemble_size=4, write_quorum=3, ack_quorum=3), 4, story)

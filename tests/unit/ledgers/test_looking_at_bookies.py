@@ -1,0 +1,133 @@
+"""Looking at ledgers on bookies: nobody is fenced, every copy is held to its digest."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.errors import NotFound
+from anabranch.ledgers.bookkeeper.inspection import CheckedCopies, LedgersOnBookies
+from anabranch.ledgers.bookkeeper.ledger_metadata import State
+from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
+from anabranch.ledgers.factory import open_ledgers
+from anabranch.ledgers.store import LedgerStore
+from anabranch.metadata.memory import MemoryStore
+from anabranch.runtime.real import RealClock, real_runtime
+from anabranch.testing.bookies.loopback import LoopbackBookie
+from anabranch.testing.contracts.ledgers import append
+
+LEDGER = 7
+ENTRIES = 20
+
+
+class Bench:
+    """Three bookies, a store that writes to them, and somebody who looks."""
+
+    def __init__(self) -> None:
+        self.runtime = real_runtime()
+        self.metadata = MemoryStore(RealClock())
+        self.bookies = [LoopbackBookie(self.runtime, self.metadata) for _ in range(3)]
+        self.store: LedgerStore
+        self.looking: LedgersOnBookies
+
+    async def start(self) -> None:
+        for bookie in self.bookies:
+            await bookie.start()
+        self.store = await open_ledgers(
+            "bookkeeper:?ensemble=3&write=2&ack=2", self.runtime, metadata=self.metadata
+        )
+        settings = BookKeeperSettings(request_timeout_s=0.5)
+        self.looking = await LedgersOnBookies.open(self.runtime, self.metadata, settings)
+
+    async def end(self) -> None:
+        await self.looking.close()
+        await self.store.close()
+        for bookie in self.bookies:
+            await bookie.stop()
+        await self.metadata.close()
+
+    async def checked(self) -> CheckedCopies:
+        found = CheckedCopies()
+        await self.looking.check(await self.looking.look(LEDGER), found, lambda _count: None)
+        return found
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    await bench.start()
+    yield bench
+    await bench.end()
+
+
+async def test_an_open_ledger_is_looked_at_and_its_writer_goes_on(bench: Bench) -> None:
+    writer = await bench.store.create(LEDGER, custom_metadata={"component": b"schema"})
+    for number in range(ENTRIES):
+        await append(writer, b"%d" % number)
+    seen = await bench.looking.look(LEDGER)
+    assert seen.metadata.state is State.OPEN
+    # The writer told with each entry that the one before is confirmed; of the last it tells later.
+    assert seen.last_entry_id in (ENTRIES - 2, ENTRIES - 1)
+    found = [bytes(entry.payload) async for entry in bench.looking.read(seen, 5, 1000)]
+    assert found == [b"%d" % number for number in range(5, seen.last_entry_id + 1)]
+    await append(writer, b"not fenced")
+    assert await writer.close() == ENTRIES
+    closed = await bench.looking.look(LEDGER)
+    assert (closed.metadata.state, closed.last_entry_id) == (State.CLOSED, ENTRIES)
+    assert [known.ledger_id async for known in bench.looking.list()] == [LEDGER]
+
+
+async def fill(bench: Bench) -> None:
+    writer = await bench.store.create(LEDGER)
+    for number in range(ENTRIES):
+        await append(writer, b"entry %02d" % number)
+    await writer.close()
+
+
+async def test_a_good_ledger_has_all_its_copies(bench: Bench) -> None:
+    await fill(bench)
+    found = await bench.checked()
+    assert (found.ledgers, found.entries, found.copies) == (1, ENTRIES, 2 * ENTRIES)
+    assert (found.lacking, found.unreachable, found.damage) == (0, 0, [])
+
+
+async def test_every_bad_copy_is_named_with_its_bookie(bench: Bench) -> None:
+    await fill(bench)
+    hurt = bench.bookies[1]
+    stored = hurt.shelves.ledgers[LEDGER].entries
+    damaged, lost = sorted(stored)[:2]
+    stored[damaged] = stored[damaged].replace(b"entry", b"ertry")
+    del stored[lost]
+    found = await bench.checked()
+    assert found.copies == 2 * ENTRIES - 2
+    assert found.lacking == 1
+    assert [(bad.entry_id, bad.bookie) for bad in found.damage] == [(damaged, hurt.bookie_id)]
+    # The other copy is served.
+    seen = await bench.looking.look(LEDGER)
+    assert len([entry async for entry in bench.looking.read(seen, 0, ENTRIES)]) == ENTRIES
+
+
+async def test_an_entry_that_no_bookie_has_is_damage(bench: Bench) -> None:
+    await fill(bench)
+    for bookie in bench.bookies:
+        bookie.shelves.ledgers[LEDGER].entries.pop(3, None)
+    found = await bench.checked()
+    assert [(bad.entry_id, bad.bookie) for bad in found.damage] == [(3, "")]
+
+
+async def test_a_silent_bookie_is_not_taken_for_damage(bench: Bench) -> None:
+    await fill(bench)
+    await bench.bookies[0].stop(known=True)
+    found = await bench.checked()
+    assert found.damage == []
+    assert found.lacking == 0
+    assert found.copies + found.unreachable == 2 * ENTRIES
+    assert found.unreachable > 0
+
+
+async def test_a_deleted_ledger_is_gone_and_its_writer_fenced(bench: Bench) -> None:
+    writer = await bench.store.create(LEDGER)
+    await append(writer, b"x")
+    await bench.looking.delete(LEDGER)
+    with pytest.raises(NotFound):
+        await bench.looking.look(LEDGER)
+    assert [known.ledger_id async for known in bench.looking.list()] == []
