@@ -52,7 +52,7 @@ class ModelBench:
 
 
 class OnModelBookies:
-    @pytest.fixture(params=[(3, 3, 2), (3, 2, 2), (1, 1, 1)], ids=["3-3-2", "3-2-2", "1-1-1"])
+    @pytest.fixture(params=[(3, 3, 2), (3, 2, 2)], ids=["3-3-2", "3-2-2"])
     async def bench(self, request: pytest.FixtureRequest) -> AsyncIterator[LedgerBench]:
         ensemble, write, ack = request.param
         bench = ModelBench(

@@ -155,3 +155,22 @@ async def test_the_shell_fences_our_writer(
     description = await store.describe(ledger_id)
     assert (description.state, description.last_entry_id) == (LedgerState.CLOSED, 2)
     assert description.length_bytes == len(b"onetwothree")
+
+
+@pytest.mark.goal("core.L5", part="we read the shell's")
+async def test_we_read_what_the_shell_writes(metadata: MetadataStore, bookies: BookKeeper) -> None:
+    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
+    before = {ledger_id async for ledger_id in store.list()}
+    await asyncio.to_thread(
+        bookies.shell, "simpletest", "-e", "3", "-w", "2", "-a", "2", "-n", "50"
+    )
+    (ledger_id,) = {ledger_id async for ledger_id in store.list()} - before
+    theirs = (await store.cluster.registry.read(ledger_id)).metadata
+    await store.close()
+    settings = BookKeeperSettings(password=theirs.password)
+    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
+    reader = await store.open(ledger_id)
+    found = await payloads_of(reader)
+    assert len(found) == 50
+    assert sum(map(len, found)) == (await store.describe(ledger_id)).length_bytes
+    await store.close()

@@ -218,7 +218,7 @@ class BookKeeperWriter(BookKeeperReader):
         """Look for bookies as long as some are missing."""
         core = self._core
         stuck_since_s: float | None = None
-        while core.missing and self.is_open:
+        while (core.missing or core.changing) and self.is_open:
             await asyncio.sleep(limits.BOOKKEEPER_BOOKIE_RETRY_S)
             now_s = self._loop.time()
             stuck_since_s = (stuck_since_s or now_s) if core.stuck else None

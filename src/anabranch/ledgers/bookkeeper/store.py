@@ -18,7 +18,7 @@ from anabranch.ledgers.bookkeeper.recovering import Recovering
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.transitions import RECOVERED_KEY
 from anabranch.ledgers.store import LedgerDescription, LedgerState
-from anabranch.limits import LEDGER_ID_MAX, STOP_S_MAX
+from anabranch.limits import LEDGER_ID_MAX
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 
@@ -183,7 +183,7 @@ class BookKeeperLedgerStore:
         self._closed = True
         writers = list(self._writers.values())
         try:
-            async with asyncio.timeout(STOP_S_MAX):
+            async with asyncio.timeout(self.cluster.settings.request_timeout_s):
                 for writer in writers:
                     await writer.finished()
         except TimeoutError:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
     Corruption,
     Fenced,
     StorageError,
+    StoreBusy,
     Unreachable,
 )
 from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, State
@@ -106,6 +108,7 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen in ten seconds")
 
 
+@pytest.mark.goal("core.L3", part="lost bookie", broken_by="a_lost_bookie_ends_the_ledger")
 async def test_a_lost_bookie_is_replaced_and_no_append_fails(bench: Bench) -> None:
     await bench.more_bookies(1)
     writer = await (await bench.store()).create(1)
@@ -214,6 +217,7 @@ async def test_too_few_bookies_for_too_long_end_the_writer_but_not_the_ledger(
     assert (await bench.ledger(1)).last_entry_id == 0
 
 
+@pytest.mark.goal("core.L4", part="fencing", broken_by="a_fence_is_taken_for_a_failure")
 async def test_a_writer_in_another_process_is_fenced(bench: Bench) -> None:
     writer = await (await bench.store()).create(1)
     await append(writer, b"a", b"b")
@@ -366,6 +370,21 @@ async def test_a_slow_bookie_does_not_hold_up_a_read(bench: Bench) -> None:
         assert await payloads_of(reader) == [b"a", b"b"]
 
 
+@pytest.mark.goal("core.L3", part="last confirmed", broken_by="packets_know_of_nothing_confirmed")
+async def test_entries_carry_the_last_confirmed_one(bench: Bench) -> None:
+    store = await bench.store(replace(SETTINGS, explicit_lac_s=0))
+    writer = await store.create(1)
+    for number in range(3):
+        await append(writer, b"%d" % number)
+    holders = [bookie for bookie in bench.bookies.values() if bookie.has(1, 2)]
+    assert len(holders) >= 2
+    for bookie in holders:
+        assert bookie.shelves.ledgers[1].confirmed == 1
+    description = await (await bench.store()).describe(1)
+    assert (description.last_entry_id, description.length_bytes) == (1, 2)
+
+
+@pytest.mark.goal("core.L3", part="last confirmed", broken_by="last_entry_is_never_told")
 async def test_bookies_are_told_of_the_last_entry(bench: Bench) -> None:
     writer = await (await bench.store()).create(1)
     await append(writer, b"123", b"45")
@@ -375,6 +394,24 @@ async def test_bookies_are_told_of_the_last_entry(bench: Bench) -> None:
     description = await other.describe(1)
     assert (description.last_entry_id, description.length_bytes) == (1, 5)
     assert await append(writer, b"still open") == [2]
+
+
+@pytest.mark.goal("core.L3", part="back-pressure", broken_by="appends_to_bookies_press_nobody")
+async def test_what_bookies_do_not_have_presses_until_nothing_more_is_taken(bench: Bench) -> None:
+    store = await bench.store()
+    appends = Appends(await store.create(1))
+    for bookie in bench.bookies.values():
+        bookie.delay_s = 0.1
+    appends.add(100)
+    assert store.pressure.pending_bytes == sum(map(len, appends.written))
+    store.pressure.hold(limits.STORE_PENDING_BYTES_MAX)
+    assert store.pressure.is_high
+    with pytest.raises(StoreBusy):
+        appends.writer.append(b"more", lambda *_: None)
+    store.pressure.let_go(limits.STORE_PENDING_BYTES_MAX)
+    await appends.finished()
+    assert store.pressure.pending_bytes == 0
+    assert appends.results == [None] * 100
 
 
 async def test_too_few_bookies_for_a_new_ledger(bench: Bench) -> None:

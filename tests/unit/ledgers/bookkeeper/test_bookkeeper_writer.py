@@ -65,6 +65,7 @@ def three() -> Bench:
     return Bench(3, 3, 2)
 
 
+@pytest.mark.goal("core.L3", part="quorums", broken_by="one_bookie_counts_twice")
 def test_an_entry_goes_to_its_write_set_and_is_confirmed_by_the_quorum(three: Bench) -> None:
     three.add()
     assert three.output.sent == [(0, "a"), (0, "b"), (0, "c")]
@@ -89,6 +90,7 @@ def test_entries_are_spread_over_a_larger_ensemble() -> None:
     ]
 
 
+@pytest.mark.goal("core.L3", part="order", broken_by="entries_are_confirmed_as_they_come")
 def test_entries_are_confirmed_in_order(three: Bench) -> None:
     three.add(3)
     three.ack(2, "a", "b")

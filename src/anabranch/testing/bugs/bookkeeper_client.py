@@ -1,0 +1,93 @@
+"""Planted bugs of the client of bookies: what it promises to its callers."""
+
+from anabranch.errors import Unreachable
+from anabranch.generated import bookkeeper_protocol_pb2 as pb
+from anabranch.ledgers.bookkeeper.digests import PacketDigest
+from anabranch.ledgers.bookkeeper.frames import Status
+from anabranch.ledgers.bookkeeper.ledger_writer import BookKeeperWriter
+from anabranch.ledgers.bookkeeper.writer import Add, LedgerWriting
+from anabranch.ledgers.store import AppendDone
+from anabranch.runtime.network import Buffer
+from anabranch.testing.planted import original, planted
+
+_WRITER = "anabranch.ledgers.bookkeeper.ledger_writer:BookKeeperWriter."
+_WRITING = "anabranch.ledgers.bookkeeper.writer:LedgerWriting."
+_BITS = 32
+
+
+@planted("one_bookie_counts_twice", target=_WRITING + "confirmed")
+def one_bookie_counts_twice(self: LedgerWriting, add: Add, place: int, bookie: str) -> None:
+    """Answers are counted, not the bookies that gave them."""
+    if add.acks >> place & 1:
+        add.acks |= 1 << (place + _BITS)
+    original("one_bookie_counts_twice")(self, add, place, bookie)
+
+
+@planted("entries_are_confirmed_as_they_come", target=_WRITING + "confirmed")
+def entries_are_confirmed_as_they_come(
+    self: LedgerWriting, add: Add, place: int, bookie: str
+) -> None:
+    """An entry does not wait for those before it."""
+    original("entries_are_confirmed_as_they_come")(self, add, place, bookie)
+    if add in self.pending and add.acks.bit_count() >= self.quorums.ack and not self.changing:
+        self.pending.remove(add)
+        self._output.complete(add)
+
+
+@planted("a_lost_bookie_ends_the_ledger", target=_WRITING + "place_failed")
+def a_lost_bookie_ends_the_ledger(self: LedgerWriting, place: int, bookie: str) -> bool:
+    """No other bookie is looked for."""
+    self.stop(Unreachable(f"{bookie} is lost"))
+    return True
+
+
+@planted("last_entry_is_never_told", target=_WRITER + "_tell_lac")
+def last_entry_is_never_told(self: BookKeeperWriter) -> None:
+    """Bookies hear of the last confirmed entry by the next entry only."""
+
+
+@planted(
+    "packets_know_of_nothing_confirmed",
+    target="anabranch.ledgers.bookkeeper.digests:PacketDigest.header_and_digest",
+)
+def packets_know_of_nothing_confirmed(
+    self: PacketDigest,
+    ledger_id: int,
+    entry_id: int,
+    last_confirmed: int,
+    length: int,
+    payload: Buffer,
+) -> bytes:
+    """Entries do not carry the last confirmed one."""
+    made: bytes = original("packets_know_of_nothing_confirmed")(
+        self, ledger_id, entry_id, -1, length, payload
+    )
+    return made
+
+
+@planted("appends_to_bookies_press_nobody", target=_WRITER + "append")
+def appends_to_bookies_press_nobody(
+    self: BookKeeperWriter, payload: Buffer, done: AppendDone
+) -> int:
+    """What waits for bookies is counted when it is over, not when it begins."""
+
+    def over(entry_id: int, error: Exception | None) -> None:
+        self._pressure.hold(len(payload))
+        done(entry_id, error)
+
+    entry_id: int = original("appends_to_bookies_press_nobody")(self, payload, over)
+    self._pressure.let_go(len(payload))
+    return entry_id
+
+
+@planted("a_fence_is_taken_for_a_failure", target=_WRITER + "_replied")
+def a_fence_is_taken_for_a_failure(
+    self: BookKeeperWriter,
+    sent: tuple[Add, int, str],
+    status: Status,
+    response: pb.Response | None,
+) -> None:
+    """A writer that was fenced goes on as if the bookie were lost."""
+    if status is Status.FENCED:
+        status = Status.IO_ERROR
+    original("a_fence_is_taken_for_a_failure")(self, sent, status, response)
