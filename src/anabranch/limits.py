@@ -1,6 +1,7 @@
 """Every bound in one place, unit in the name. Relations between bounds are asserted here.
 
-Nothing but constants lives here; a module that needs a bound imports it from here.
+Nothing but constants lives here; a module that needs a bound imports it from here. Those of the
+checks are in `verify.limits`, those of servers that tests start in `testing.servers.limits`.
 """
 
 from typing import Final
@@ -321,21 +322,9 @@ LEDGER_IDS_RESERVED: Final = 100
 CONDITIONAL_WRITE_TRIES_MAX: Final = 20
 """How often a document shared by several writers is read and written again after a conflict."""
 
-# --- servers that tests start ------------------------------------------------------------------
-JAVA_MAJOR_MIN: Final = 17
-FETCH_S_MAX: Final = 1800
-SERVER_READY_S_MAX: Final = 120
-SERVER_STOP_S_MAX: Final = 20
-"""How long a server may take to end by itself before it is ended by force."""
-SERVER_PROBE_S_MAX: Final = 15
-SERVER_POLL_INTERVAL_S: Final = 0.02
-TEST_PORT_MIN: Final = 15_000
-TEST_PORT_MAX: Final = 29_999
-"""Below 32,768, where Linux begins to take ports for outgoing connections."""
+# --- server -----------------------------------------------------------------------------------
 MESSAGE_BYTES_SETTING_MAX: Final = 8 * MIB
 """The most an operator may raise the limit of a message to."""
-
-# --- server -----------------------------------------------------------------------------------
 HEALTH_CHECK_S_MAX: Final = 5.0
 """A store that has not accepted a write within this time is reported as unhealthy."""
 STOP_S_MAX: Final = 30.0
@@ -349,35 +338,6 @@ THREAD_SWITCH_S: Final = 0.0005
 LOOP_LAG_INTERVAL_S: Final = 0.25
 PAUSE_WINDOW_S: Final = 30.0
 """The largest pauses are reported over the current and the previous window of this length."""
-
-# --- verify -----------------------------------------------------------------------------------
-HISTORY_LINE_BYTES_MAX: Final = 1 * MIB
-FINDINGS_PER_RULE_MAX: Final = 100
-"""Violations shown with their evidence; all of them are counted."""
-RECORDS_PER_FINDING_MAX: Final = 50
-SEND_ATTEMPTS_MAX: Final = 255
-"""Attempts of one sequence number that a history may hold."""
-SEND_BLOCKS_MAX: Final = 900
-"""Blocks of 4,096 sends that a check keeps in memory, about 115 KiB each; more wait on disk."""
-CHECK_MAP_ENTRIES_MAX: Final = 65_536
-"""Entries of one map that a check keeps in memory; more wait on disk."""
-UNCONFIRMED_DELIVERIES_MAX: Final = 16_384
-"""Deliveries of one subscription whose acknowledgement may still be told from any other."""
-CURSOR_SNAPSHOTS_MAX: Final = 8_192
-"""Earlier positions of one cursor that a check compares with."""
-REPORT_SPANS_MAX: Final = 600
-"""Points of a plot; a longer run gets wider ones."""
-REPORT_EVENTS_MAX: Final = 1_000
-"""Of faults, and of other events, that a report shows; of more it shows an even part."""
-REPORT_GAPS_MAX: Final = 10
-LATE_SEND_S_MAX: Final = 1.0
-"""How much later than its delivery the record of a send may be stamped."""
-ACK_LAG_S_MAX: Final = 60.0
-"""Longest time before a crash whose confirmed acknowledgements a server may be allowed to lose."""
-STUCK_S_MAX: Final = 5.0
-"""Longest wait for a receipt while nothing is being replaced."""
-STUCK_IN_WINDOW_S_MAX: Final = 30.0
-"""Longest wait for a receipt that touches a declared window of trouble."""
 
 assert FRAME_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX, "any accepted entry must fit one record"
 assert MESSAGE_BYTES_SETTING_MAX + FRAME_PADDING_BYTES <= ENTRY_BYTES_MAX < JOURNAL_RECORD_BYTES_MAX

@@ -23,7 +23,7 @@ class _Nobody:
     def answered(self, zxid: int) -> None:
         """See `Listener`."""
 
-    def rearmed(self, zxid: int) -> None:
+    def rearmed(self, zxid: int, error: int) -> None:
         """See `Listener`."""
 
     def writable_again(self) -> None:

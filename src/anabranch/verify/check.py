@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.errors import FormatError
-from anabranch.limits import RECORDS_PER_FINDING_MAX
 from anabranch.verify.cursor_rules import AckedAgain
 from anabranch.verify.facts import News
 from anabranch.verify.history import HistoryFolder, Located
+from anabranch.verify.limits import RECORDS_PER_FINDING_MAX
 from anabranch.verify.record_lines import encode
 from anabranch.verify.records import (
     Ack,

@@ -4,12 +4,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from anabranch.limits import (
+from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import (
     CHECK_MAP_ENTRIES_MAX,
     CURSOR_SNAPSHOTS_MAX,
     UNCONFIRMED_DELIVERIES_MAX,
 )
-from anabranch.verify.facts import Facts, News
 from anabranch.verify.records import (
     CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from anabranch.errors import FormatError
-from anabranch.limits import CHECK_MAP_ENTRIES_MAX
+from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX
 from anabranch.verify.records import (
     CONNECTION_LOST,
     SERVER_KILLED,

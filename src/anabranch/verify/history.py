@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from anabranch.errors import AlreadyClosed, Corruption, FormatError, InputError, NotFound
-from anabranch.limits import HISTORY_LINE_BYTES_MAX
+from anabranch.verify.limits import HISTORY_LINE_BYTES_MAX
 from anabranch.verify.record_lines import decode, encode
 from anabranch.verify.records import End, Record
 

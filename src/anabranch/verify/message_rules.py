@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Mapping
 
-from anabranch.limits import LATE_SEND_S_MAX
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import LATE_SEND_S_MAX
 from anabranch.verify.records import Damaged, Delivery, MessageId, Record
 from anabranch.verify.rule import Handler, Rule
 from anabranch.verify.sends import mask_of

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.errors import Corruption, FormatError, InputError, NotFound
-from anabranch.limits import HISTORY_LINE_BYTES_MAX
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
+from anabranch.verify.limits import HISTORY_LINE_BYTES_MAX
 from anabranch.verify.metadata_facts import MetadataFacts
 from anabranch.verify.metadata_records import SUFFIX, Held, MetadataRecord, decode, parse_header
 from anabranch.verify.metadata_rules import MetadataVerdict

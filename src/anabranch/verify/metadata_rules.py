@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from anabranch.limits import FINDINGS_PER_RULE_MAX
+from anabranch.verify.limits import FINDINGS_PER_RULE_MAX
 from anabranch.verify.metadata_facts import GAP, Key, MetadataFacts, revision_of
 from anabranch.verify.verdict import Status
 

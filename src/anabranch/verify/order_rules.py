@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from anabranch.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.records import Delivery, MessageId, Outcome, Place, Record, Send, Sent
 from anabranch.verify.rule import Handler, Rule
 from anabranch.verify.spill import SpilledMap

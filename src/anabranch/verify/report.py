@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.check import OnProgress, check_folder
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
 from anabranch.verify.order_rules import Stuck, Wait
 from anabranch.verify.plots import Line, Mark, Window, plot
 from anabranch.verify.records import Event, Record

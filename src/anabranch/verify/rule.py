@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from anabranch.limits import FINDINGS_PER_RULE_MAX
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import FINDINGS_PER_RULE_MAX
 from anabranch.verify.records import MessageId, Place, Record
 
 Handler = Callable[[Any, News], None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anabranch.errors import FormatError
-from anabranch.limits import SEND_ATTEMPTS_MAX, SEND_BLOCKS_MAX
+from anabranch.verify.limits import SEND_ATTEMPTS_MAX, SEND_BLOCKS_MAX
 from anabranch.verify.records import Outcome
 from anabranch.verify.spill import Spill
 from anabranch.verify.tables import BLOCK, BLOCK_BITS, MASK, NO_PLACE, set_bits

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from anabranch.limits import REPORT_EVENTS_MAX, REPORT_GAPS_MAX, REPORT_SPANS_MAX
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import REPORT_EVENTS_MAX, REPORT_GAPS_MAX, REPORT_SPANS_MAX
 from anabranch.verify.records import (
     CONNECTION_LOST,
     CONSUMER_CONNECTION_LOST,

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from anabranch.errors import ConfigError, InputError
 from anabranch.ids import TopicName
-from anabranch.limits import ACK_LAG_S_MAX
 from anabranch.runtime.tasks import Tasks
 from anabranch.verify.facts import Facts
 from anabranch.verify.history import SUFFIX, Header, HistoryTail, HistoryWriter
+from anabranch.verify.limits import ACK_LAG_S_MAX
 from anabranch.verify.records import (
     CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.limits import TEST_PORT_MAX, TEST_PORT_MIN
 from anabranch.testing.servers import (
     ServerFailed,
     ServerProcess,
@@ -17,6 +16,7 @@ from anabranch.testing.servers import (
     anabranch_standalone,
     free_port,
 )
+from anabranch.testing.servers.limits import TEST_PORT_MAX, TEST_PORT_MIN
 
 HEALTHY = """
 import http.server, pathlib, sys

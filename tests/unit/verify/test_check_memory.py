@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from anabranch.limits import CHECK_MAP_ENTRIES_MAX, SEND_BLOCKS_MAX
+from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX, SEND_BLOCKS_MAX
 from anabranch.verify.rules import Judge
 from anabranch.verify.sends import BlockPool
 from anabranch.verify.spill import private_database

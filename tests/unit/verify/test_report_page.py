@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
-from anabranch.limits import REPORT_EVENTS_MAX
 from anabranch.testing.made_histories import (
     ORDERED,
     RUN,
@@ -21,6 +20,7 @@ from anabranch.testing.made_histories import (
 )
 from anabranch.verify.check import check_folder
 from anabranch.verify.history import Header
+from anabranch.verify.limits import REPORT_EVENTS_MAX
 from anabranch.verify.records import (
     SERVER_KILLED,
     WINDOW_CLOSED,

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from anabranch.limits import FETCH_S_MAX
 from anabranch.testing.servers import go_build
 from anabranch.testing.servers.cache import (
     LOCK_FILE,
@@ -27,6 +26,7 @@ from anabranch.testing.servers.cache import (
 )
 from anabranch.testing.servers.failures import FetchFailed, MissingTool
 from anabranch.testing.servers.java import find_java
+from anabranch.testing.servers.limits import FETCH_S_MAX
 
 PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 

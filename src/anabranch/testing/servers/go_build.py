@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import FETCH_S_MAX
 from anabranch.testing.servers.cache import LOCK_FILE, Artifact, digest_of_files
 from anabranch.testing.servers.failures import FetchFailed, MissingTool
+from anabranch.testing.servers.limits import FETCH_S_MAX
 
 PROGRAM: Final = Path(__file__).with_name("oxia_program")
 PROGRAM_FILES: Final = ("go.mod", "go.sum", "main.go")

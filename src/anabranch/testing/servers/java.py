@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import JAVA_MAJOR_MIN
 from anabranch.testing.servers.failures import MissingTool
+from anabranch.testing.servers.limits import JAVA_MAJOR_MIN
 
 REMEDY: Final = (
     f"install a Java runtime of version {JAVA_MAJOR_MIN} or newer (Debian: "

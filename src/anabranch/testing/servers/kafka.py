@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.cache import locate
 from anabranch.testing.servers.failures import ToolFailed
 from anabranch.testing.servers.java import find_java
+from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.member import Member, group, port_answers
 from anabranch.testing.servers.process import free_port
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch.limits import SERVER_PROBE_S_MAX, SERVER_READY_S_MAX
+from anabranch.testing.servers.limits import SERVER_PROBE_S_MAX, SERVER_READY_S_MAX
 from anabranch.testing.servers.process import ServerProcess
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch.limits import SERVER_READY_S_MAX
 from anabranch.testing.planted import child_command
+from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.standalone import Place, Standalone, started
 
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
-from anabranch.limits import (
+from anabranch.testing.servers.failures import ServerFailed
+from anabranch.testing.servers.limits import (
     SERVER_POLL_INTERVAL_S,
     SERVER_READY_S_MAX,
     SERVER_STOP_S_MAX,
     TEST_PORT_MAX,
     TEST_PORT_MIN,
 )
-from anabranch.testing.servers.failures import ServerFailed
 
 LOG_TAIL_LINES: Final = 40
 _handed_out: set[int] = set()

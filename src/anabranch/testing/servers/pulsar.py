@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.cache import locate
 from anabranch.testing.servers.java import Java, find_java
+from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.standalone import Place, Standalone, started
 
 # The pattern holds %X because Pulsar 5 logs its values as context attributes, not in the text.

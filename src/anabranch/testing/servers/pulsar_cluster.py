@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from anabranch.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.failures import ToolFailed
+from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.member import Member, group
 from anabranch.testing.servers.process import free_port
 from anabranch.testing.servers.pulsar import java_command

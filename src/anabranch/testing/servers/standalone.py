@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from anabranch.limits import SERVER_PROBE_S_MAX, SERVER_READY_S_MAX
+from anabranch.testing.servers.limits import SERVER_PROBE_S_MAX, SERVER_READY_S_MAX
 from anabranch.testing.servers.process import ServerProcess, free_port
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from anabranch.limits import SERVER_PROBE_S_MAX
 from anabranch.testing.servers.java import find_java
+from anabranch.testing.servers.limits import SERVER_PROBE_S_MAX
 from anabranch.testing.servers.member import Member, group
 from anabranch.testing.servers.process import free_port
 from anabranch.testing.servers.pulsar import java_command
