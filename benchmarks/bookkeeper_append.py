@@ -26,6 +26,7 @@ from anabranch.ledgers.store import LedgerStore, LedgerWriter
 from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX, KIB
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.bookies.registered import registered
 from anabranch.testing.servers import bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.pulsar import java_command
 
@@ -189,6 +190,7 @@ async def measure() -> None:
             store = await BookKeeperLedgerStore.open_cluster(
                 runtime, metadata, BookKeeperSettings()
             )
+            await registered(store, 3)
             ledger_id = FIRST_ID
             for load in LOADS:
                 found: dict[str, list[Figures]] = {"ours": [], "java v3": [], "java v2": []}

@@ -15,6 +15,7 @@ from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.bookies.registered import registered
 from anabranch.testing.contracts.ledger_owners import Closing, Fencing, Surviving
 from anabranch.testing.contracts.ledgers import Appending, LedgerBench, Living, Reading
 from anabranch.testing.servers import bookkeeper, free_port, set_up_cluster, zookeeper
@@ -51,6 +52,7 @@ class BookKeeperBench:
         runtime = real_runtime()
         metadata = await open_store(self._metadata_url, runtime)
         store = await BookKeeperLedgerStore.open_cluster(runtime, metadata, BookKeeperSettings())
+        await registered(store, 3)
         self._lives.append((metadata, store))
         return self.store
 

@@ -17,6 +17,7 @@ from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.bookies.registered import registered
 from anabranch.testing.contracts.ledgers import append, payloads_of
 from anabranch.testing.servers import Member, bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.bookkeeper import BookKeeper
@@ -50,6 +51,7 @@ async def metadata(servers: tuple[str, BookKeeper]) -> AsyncIterator[MetadataSto
 @pytest.fixture
 async def store(metadata: MetadataStore) -> AsyncIterator[BookKeeperLedgerStore]:
     store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
+    await registered(store, 4)
     yield store
     await store.close()
 

@@ -10,6 +10,7 @@ from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.network import Tls
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.bookies.registered import registered
 from anabranch.testing.contracts.ledgers import append, payloads_of
 from anabranch.testing.servers import bookkeeper, free_port, set_up_cluster, zookeeper
 
@@ -48,6 +49,7 @@ async def test_entries_travel_in_tls(tmp_path: Path) -> None:
                 ensemble_size=1, write_quorum=1, ack_quorum=1, tls=Tls(ca_file=str(public))
             )
             store = await BookKeeperLedgerStore.open_cluster(runtime, metadata, secured)
+            await registered(store, 1)
             writer = await store.create(1)
             await append(writer, b"secret", bytes(300_000))
             link = store.cluster.links.link(f"127.0.0.1:{bookies.ports[0]}")

@@ -74,11 +74,15 @@ def parse_bookkeeper(url: str) -> BookKeeperAddress:
                 "and certificates go to the file that ledgers_credentials names"
             )
     usual = BookKeeperAddress()
+    # What was not said follows what was, so that a small ensemble needs no further words.
+    ensemble = _count(url, options, "ensemble", usual.ensemble)
+    write = _count(url, options, "write", min(usual.write, ensemble))
+    ack = _count(url, options, "ack", min(usual.ack, write))
     address = BookKeeperAddress(
         place,
-        _count(url, options, "ensemble", usual.ensemble),
-        _count(url, options, "write", min(usual.write, _given(options, "ensemble", usual.write))),
-        _count(url, options, "ack", min(usual.ack, _given(options, "write", usual.ack))),
+        ensemble,
+        write,
+        ack,
         _digest(url, options.get(_DIGEST, usual.digest)),
         _root(url, options.get(_ROOT, usual.root)),
     )
@@ -94,12 +98,6 @@ def parse_bookkeeper(url: str) -> BookKeeperAddress:
 def identity(url: str) -> str:
     """What of a URL says which store it is; the rest says how it is used from now on."""
     return url.partition("?")[0] if url.startswith(BOOKKEEPER) else url
-
-
-def _given(options: dict[str, str], name: str, usual: int) -> int:
-    """So that smaller ensembles need no further words: what follows is not above what was said."""
-    value = options.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() else usual
 
 
 def _count(url: str, options: dict[str, str], name: str, usual: int) -> int:

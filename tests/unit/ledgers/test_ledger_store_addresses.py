@@ -45,7 +45,7 @@ def test_what_a_url_says(url: str, meant: BookKeeperAddress) -> None:
         ("bookkeeper:?ensemble=2&write=3", "ensemble 2, write 3, ack 2"),
         ("bookkeeper:?write=2&ack=3", "write 2, ack 3: an entry is written to no more"),
         ("bookkeeper:?ensemble=3&ensemble=2", "each once"),
-        ("bookkeeper:?ensemble", "NAME=VALUE"),
+        ("bookkeeper:?ensemble", "ensemble .* is a number of bookies"),
         ("bookkeeper:?password=x", "unknown option 'password' .* ledgers_credentials"),
         ("bookkeeper:?digest=md5", "digest .* is one of crc32c, crc32, hmac, none, not 'md5'"),
         ("bookkeeper:?root=ledgers", "root .* is a path such as /ledgers"),
