@@ -38,7 +38,9 @@ def _check_certificates(trusted: bytes | None) -> None:
     if trusted is None:
         return
     try:
-        ssl.create_default_context(cadata=trusted.decode("ascii"))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+            cadata=trusted.decode("ascii")
+        )
     except (UnicodeDecodeError, ValueError, ssl.SSLError):
         raise ConfigError("the trusted certificates for TLS are no certificates in PEM") from None
 

@@ -142,7 +142,8 @@ async def test_no_number_is_set_before_the_shard_has_passed_it(
     late: list[str] = []
 
     def looking(shard: Shard, request: pb.WriteRequest) -> pb.WriteResponse:
-        late.extend(put.key for put in request.puts if put.override_version_id > shard.version)
+        numbered = [put for put in request.puts if put.HasField("override_version_id")]
+        late.extend(put.key for put in numbered if put.override_version_id > shard.version)
         return write(shard, request)
 
     monkeypatch.setattr(Shard, "write", looking)

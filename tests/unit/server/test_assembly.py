@@ -8,6 +8,7 @@ import pytest
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, ConfigError, FormatError, StorageError, StoreFailed
+from anabranch.ledgers.catalog import ORIGIN
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -135,7 +136,8 @@ async def test_a_ledger_store_that_cannot_tidy_up_is_degraded(tmp_path):
     server = Standalone(real_runtime(), on_disk(tmp_path))
     await server.start()
     assert "\nanabranch_ledger_store_degraded 0\n" in await _metrics(server)
-    server._stores.ledgers._upkeep._fail(StorageError("no second disk"))
+    store = await server._stores.ledgers.store(ORIGIN)
+    store._upkeep._fail(StorageError("no second disk"))
     answer = await call(server.web_app, "/admin/v2/brokers/health")
     assert (answer.status, answer.body) == (200, b"ok")
     assert "no second disk" in answer.headers["x-anabranch-degraded"]
@@ -149,7 +151,7 @@ async def _metrics(server: Standalone) -> str:
 
 async def _failing_ledger(server: Standalone) -> BaseException | None:
     try:
-        await server._stores.ledgers.create(999_999)
+        await server._stores.ledgers.create("a test", {})
     except AnabranchError as error:
         return error
     return None
