@@ -15,9 +15,8 @@ from anabranch.errors import AlreadyClosed, AnabranchError, FormatError, NotFoun
 from anabranch.ledgers.bookkeeper.ledger_paths import LedgerPaths
 from anabranch.ledgers.bookkeeper.service_info import (
     BookieAddress,
-    BookieServiceInfo,
     address_in_id,
-    decode_service_info,
+    registered_address,
 )
 from anabranch.metadata.paths import name_of, parent_of
 from anabranch.metadata.store import Event, EventKind, MetadataStore
@@ -34,7 +33,7 @@ class Bookies:
         self._store = store
         self._runtime = runtime
         self._paths = paths
-        self._groups: dict[str, dict[str, BookieServiceInfo]] = {
+        self._groups: dict[str, dict[str, BookieAddress]] = {
             paths.available: {},
             paths.read_only: {},
         }
@@ -168,9 +167,9 @@ class Bookies:
         if self._groups != before:
             self._tell()
 
-    def _register(self, group: dict[str, BookieServiceInfo], bookie_id: str, value: bytes) -> None:
+    def _register(self, group: dict[str, BookieAddress], bookie_id: str, value: bytes) -> None:
         try:
-            info = decode_service_info(bookie_id, value)
+            address = registered_address(bookie_id, value)
         except FormatError as fault:
             group.pop(bookie_id, None)
             self._faults[bookie_id] = str(fault)
@@ -178,8 +177,8 @@ class Bookies:
         if bookie_id not in group:
             # One that comes back has earned another try.
             self._quarantined_until_s.pop(bookie_id, None)
-        group[bookie_id] = info
-        self._addresses[bookie_id] = info.address
+        group[bookie_id] = address
+        self._addresses[bookie_id] = address
         self._faults.pop(bookie_id, None)
 
     def _tell(self) -> None:

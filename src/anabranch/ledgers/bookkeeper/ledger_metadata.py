@@ -198,13 +198,15 @@ def _metadata_of(ledger_id: int, message: pb.LedgerMetadataFormat) -> LedgerMeta
         password=message.password,
         segments=tuple(
             EnsembleSegment(
-                segment.firstEntryId, tuple(segment.ensembleMember), _unknown_fields(segment)
+                segment.firstEntryId,
+                tuple(map(_text, segment.ensembleMember)),
+                _unknown_fields(segment),
             )
             for segment in message.segment
         ),
         ctime_ms=message.ctime if message.HasField("ctime") else None,
         custom_metadata=MappingProxyType(
-            {entry.key: entry.value for entry in message.customMetadata}
+            {_text(entry.key): entry.value for entry in message.customMetadata}
         ),
         ctoken=message.cToken if message.HasField("cToken") else None,
         unknown_fields=_unknown_fields(message),
@@ -235,6 +237,13 @@ def _contradiction(metadata: LedgerMetadata) -> str | None:
     if metadata.state is not State.CLOSED and (metadata.last_entry_id, metadata.length) != (-1, 0):
         return f"{metadata.state.name}, but with an end at entry {metadata.last_entry_id}"
     return None
+
+
+def _text(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    # Protobuf gives the bytes of a text that is none.
+    raise _Fault(f"a name that is no text: {name!r}")
 
 
 def _missing(message: pb.LedgerMetadataFormat, name: str) -> str:

@@ -1,7 +1,5 @@
 """What a bookie says of itself where it is registered: how it is reached. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -20,34 +18,26 @@ class BookieAddress(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class BookieServiceInfo:
-    """A bookie's registration."""
-
-    address: BookieAddress
-    properties: Mapping[str, str]
-
-
-def decode_service_info(bookie_id: str, value: bytes) -> BookieServiceInfo:
-    """Read a bookie's registration; an empty one says that its id is its address.
+def registered_address(bookie_id: str, value: bytes) -> BookieAddress:
+    """Where a bookie's registration says it is; an empty one says that its id is its address.
 
     Raises:
         FormatError: naming the bookie, if it does not say how the bookie is reached.
     """
     if not value:
-        return BookieServiceInfo(address_in_id(bookie_id), {})
+        return address_in_id(bookie_id)
     message = pb.BookieServiceInfoFormat()
     try:
         message.ParseFromString(value)
-        endpoints = [(end.protocol, end.host, end.port) for end in message.endpoints]
-        properties = dict(message.properties)
-    except (DecodeError, UnicodeDecodeError) as error:
+    except DecodeError as error:
         raise FormatError(f"the registration of bookie {bookie_id}: {error}") from None
-    for protocol, host, port in endpoints:
-        if protocol == PROTOCOL:
-            if not host or not 1 <= port <= _PORT_MAX:
+    for endpoint in message.endpoints:
+        if endpoint.protocol == PROTOCOL:
+            host, port = endpoint.host, endpoint.port
+            # Protobuf gives the bytes of a text that is none.
+            if not (isinstance(host, str) and host and 1 <= port <= _PORT_MAX):
                 raise FormatError(f"bookie {bookie_id} is registered at {host!r}, port {port}")
-            return BookieServiceInfo(BookieAddress(host, port), properties)
+            return BookieAddress(host, port)
     raise FormatError(f"the registration of bookie {bookie_id} has no endpoint for {PROTOCOL}")
 
 
