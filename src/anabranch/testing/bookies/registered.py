@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
-from anabranch.limits import SERVER_POLL_INTERVAL_S, SERVER_READY_S_MAX
+from anabranch.testing.servers.limits import SERVER_POLL_INTERVAL_S, SERVER_READY_S_MAX
 
 _TRIES: Final = int(SERVER_READY_S_MAX / SERVER_POLL_INTERVAL_S)
 
