@@ -118,7 +118,7 @@ async def test_server_that_stands_still_loses_the_session(
 async def test_nodes_of_a_client_that_died_vanish(server: Oxia, store: MetadataStore) -> None:
     victim = await connect(server)
     await victim.put("/died", b"", ephemeral=True)
-    await victim._client.tasks.close()  # type: ignore[attr-defined]
+    await victim._shards.present.client.tasks.close()  # type: ignore[attr-defined]
     watch = store.watch("/died")
     async with asyncio.timeout(3 * TIMEOUT_S):
         while await store.exists("/died"):

@@ -79,12 +79,17 @@ class Shard:
     def get(self, key: str) -> pb.GetResponse:
         if key == keys.LAST_VERSION:
             return pb.GetResponse(value=b"%d" % self.version, key=key)
+        if key.startswith(keys.SESSIONS[0]):
+            identity = self.sessions[keys.session_of_key(key)]
+            value = pb.SessionMetadata(identity=identity).SerializeToString()
+            return pb.GetResponse(value=value, key=key)
         return self.records.get(key, pb.GetResponse(status=pb.KEY_NOT_FOUND))
 
     def listed(self, request: pb.RangeRequest) -> list[str]:
         names = list(self.records)
         if request.include_internal_keys:
             names += [keys.notifications_at(batch.offset)[0] for batch in self.batches]
+            names += [f"{keys.SESSIONS[0]}{session:016x}" for session in self.sessions]
         start = server_order(request.start_inclusive)
         end = server_order(request.end_exclusive) if request.end_exclusive else None
         inside = [
@@ -150,7 +155,9 @@ class StandIn:
                 if first <= key_hash(name) <= last
             }
             self.shards[child] = Shard(
-                child, parent.leader, first, last, records, version=parent.version
+                *(child, parent.leader, first, last, records),
+                sessions=dict(parent.sessions),
+                version=parent.version,
             )
         self.notify()
 

@@ -168,7 +168,7 @@ class OxiaClient:
             self._fail(
                 StoreFailed(
                     f"namespace {self._address.namespace!r} of Oxia has other shards now, as after "
-                    "a split: open the store again"
+                    "a split"
                 )
             )
             return

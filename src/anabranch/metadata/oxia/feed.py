@@ -82,7 +82,10 @@ def _abandon(future: asyncio.Future[None], _: object = None) -> None:
 class Feed:
     """The history of changes as this client sees it."""
 
-    def __init__(self, links: Sequence[ShardLink], tasks: Tasks) -> None:
+    def __init__(
+        self, links: Sequence[ShardLink], tasks: Tasks, history: EventHistory | None = None
+    ) -> None:
+        """With a history, that of other shards goes on, after a gap."""
         self.links = links
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
@@ -92,8 +95,8 @@ class Feed:
         self._broke: dict[int, str] = {}
         self._early: list[tuple[int, pb.NotificationBatch]] = []
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        self.history = EventHistory(Revision(self.epoch, 0))
-        self.begin = self.history.newest
+        self.history = history or EventHistory(Revision(self.epoch, 0))
+        self.begin = Revision(self.epoch, 0)
         """Where the history begins; what was written before it has no place of its own."""
         self.begin_position = Position((-1,) * len(links))
         self.lasting: dict[str, None] = {}

@@ -31,8 +31,11 @@ class Position(NamedTuple):
 
 
 def epoch_of(shards: Sequence[int]) -> int:
-    """Tells the history of these shards from that of others, as after a split."""
-    return zlib.crc32(",".join(map(str, shards)).encode())
+    """Tells the history of these shards from that of others; grows with every split.
+
+    Oxia gives new shards larger numbers than any before.
+    """
+    return (max(shards) + 1) << 32 | zlib.crc32(",".join(map(str, shards)).encode())
 
 
 def revision_of(epoch: int, position: Position) -> Revision:

@@ -99,8 +99,10 @@ class ResumedWatch:
                 # The server is away; changes are told when it is back.
                 await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX)
                 continue
-            except (AlreadyClosed, StoreFailed):
+            except AlreadyClosed:
                 raise StopAsyncIteration from None
+            except StoreFailed:
+                events = None  # the shards of that position are gone
             self._follow(events)
         while self._older:
             event = self._older.popleft()

@@ -87,6 +87,7 @@ class SessionKeeper:
         runtime: Runtime,
         links: Sequence[ShardLink],
         timeout_s: float,
+        news: SessionNews | None = None,
     ) -> None:
         """Use `open` next.
 
@@ -96,7 +97,7 @@ class SessionKeeper:
         least_s, most_s = limits.OXIA_SESSION_TIMEOUT_S_MIN, limits.OXIA_SESSION_TIMEOUT_S_MAX
         if not least_s <= timeout_s <= most_s:
             raise ConfigError(f"Oxia takes session timeouts from {least_s} to {most_s} seconds")
-        self.news = SessionNews()
+        self.news = news or SessionNews()
         self.number = NOBODY
         self.lease = SharedLease(timeout_s)
         self._ids: dict[int, int] = {}
@@ -133,7 +134,7 @@ class SessionKeeper:
         self._keeping = tasks.spawn("oxia-session", self._keep())
 
     def give_up(self) -> None:
-        """The session cannot be kept, and there will be no other one."""
+        """The session cannot be kept: its shards are gone."""
         self._alive = False
         if self._keeping is not None:
             self._keeping.cancel()

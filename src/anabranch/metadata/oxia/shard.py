@@ -144,7 +144,7 @@ class ShardLink:
 
     def _abandon(self, part: Reads, _: object = None) -> None:
         for _, future in part:
-            _settle(future, AlreadyClosed(_CLOSED))
+            _settle(future, self.over or AlreadyClosed(_CLOSED))
 
     async def _read(self, part: Reads) -> None:
         request = pb.ReadRequest(shard=self.number, gets=[get for get, _ in part])

@@ -1,27 +1,30 @@
 """The metadata store on Oxia. Only the factory names it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from anabranch import limits
-from anabranch.errors import AlreadyClosed, AnabranchError, NotFound, Unreachable
+from anabranch.errors import (
+    AlreadyClosed,
+    AnabranchError,
+    NotFound,
+    OutcomeUnknown,
+    StoreFailed,
+    Unreachable,
+)
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.operation_checks import check_operation, split_checked
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.address import parse_address
 from anabranch.metadata.oxia.batching import groups
-from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.nodes import UNWRITTEN_ROOT, found_from_version, stat_from
-from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.positions import Position
-from anabranch.metadata.oxia.requests import parse
+from anabranch.metadata.oxia.resharding import Opening, Present, Shards
 from anabranch.metadata.oxia.restoring import Restorer
 from anabranch.metadata.oxia.resuming import ResumedWatch, events_between
-from anabranch.metadata.oxia.scanning import Scanner
-from anabranch.metadata.oxia.sessions import SessionKeeper, identity_of
-from anabranch.metadata.oxia.writing import Writer
+from anabranch.metadata.oxia.sessions import SessionKeeper
 from anabranch.metadata.paths import ROOT, check_path, is_within
 from anabranch.metadata.store import (
     ANY,
@@ -51,23 +54,15 @@ class OxiaStore:
 
     fencing = Fencing.LEASE
 
-    def __init__(
-        self, client: OxiaClient, feed: Feed, sessions: SessionKeeper, runtime: Runtime
-    ) -> None:
+    def __init__(self, shards: Shards) -> None:
         """Use `open`."""
-        self._client = client
-        self._feed = feed
-        self._sessions = sessions
-        occupancy = Occupancy(client)
-        self._writer = Writer(client, feed, sessions, occupancy, runtime.clock)
-        self._scanner = Scanner(client, occupancy)
+        self._shards = shards
+        self._history = shards.present.feed.history
+        self._news = shards.present.sessions.news
         self._readership = Readership()
         self._closed = False
         self._writes = 0
         self._idle = asyncio.Event()
-        client.on_failure = self._failed
-        if client.failure is not None:
-            self._failed()
 
     @classmethod
     async def open(
@@ -85,28 +80,19 @@ class OxiaStore:
             Unreachable: if no server answers.
             NotFound: if there is no such namespace.
         """
-        client = await OxiaClient.open(runtime, parse_address(url), security)
-        try:
-            sessions = SessionKeeper(runtime, client.links, session_timeout_s)
-            feed = Feed(client.links, client.tasks)
-            await feed.open()
-            await sessions.open(client.tasks)
-        except BaseException:
-            await client.close()
-            raise
-        return cls(client, feed, sessions, runtime)
+        opening = Opening(runtime, parse_address(url), security, session_timeout_s)
+        return cls(Shards(opening, await Present.open(opening, None, None)))
 
     # --- the session --------------------------------------------------------------------------
 
     @property
     def failure(self) -> AnabranchError | None:
-        """See `MetadataStore.failure`: a server that is away may come back, a shard may not."""
-        return self._client.failure
+        """See `MetadataStore.failure`: a server that is away may come back."""
+        return None
 
-    def _failed(self) -> None:
-        self._sessions.give_up()
-        self._feed.close(self._client.failure)
-        self._feed.history.end(self._readership)
+    @property
+    def _sessions(self) -> SessionKeeper:
+        return self._shards.present.sessions
 
     @property
     def session(self) -> int:
@@ -126,7 +112,7 @@ class OxiaStore:
     def session_events(self) -> AsyncIterator[SessionEvent]:
         """See `MetadataStore.session_events`."""
         self._check_open()
-        return self._sessions.news.listen()
+        return self._news.listen()
 
     async def end_session(self, session: int) -> None:
         """End any session of a client like this one, whatever that client thinks.
@@ -135,20 +121,7 @@ class OxiaStore:
             NotFound: if there is no such session.
         """
         self._check_open()
-        ended = False
-        for link in self._client.links:
-            for key in await link.keys_in(keys.SESSIONS, internal=True):
-                answer = await link.get(pb.GetRequest(key=key, include_value=True))
-                if parse(pb.SessionMetadata, answer.value).identity == identity_of(session):
-                    request = pb.SessionRequest(
-                        shard=link.number, session_id=keys.session_of_key(key)
-                    )
-                    try:
-                        await link.ask("CloseSession", request, pb.SessionResponse)
-                    except CallFailed as error:
-                        raise Unreachable(f"session {session} was not ended: {error}") from None
-                    ended = True
-        if not ended:
+        if not await self._shards.ask(lambda present: present.end_session(session)):
             raise NotFound(f"no session {session}")
 
     async def close(self) -> None:
@@ -161,91 +134,96 @@ class OxiaStore:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limits.OXIA_OPEN_S_MAX):
                         await self._idle.wait()
-            await asyncio.gather(*(link.close() for link in self._client.links))
-            await self._sessions.close()
-        finally:
-            self._feed.history.end(self._readership)
-            self._feed.close()
-            for link in self._client.links:
+        except BaseException:
+            for link in self._shards.present.client.links:
                 link.drop()
-            await self._client.close()
+            raise
+        finally:
+            self._history.end(self._readership)
+            await self._shards.close()
 
     def _check_open(self) -> None:
         if self._closed:
             raise AlreadyClosed("the metadata store was closed")
-        if self._client.failure is not None:
-            raise self._client.failure
 
     # --- reading ------------------------------------------------------------------------------
 
     async def get(self, path: str) -> Node | None:
         """See `MetadataStore.get`."""
         self._check_open()
-        answer = await self._client.get(check_path(path))
-        if answer.status != pb.OK:
-            if path != ROOT:
-                return None
-            return Node(b"", stat_from(ROOT, UNWRITTEN_ROOT, self._feed.begin, self.session))
-        return await self._node(self._client.place_of(path), path, answer)
+        check_path(path)
+        return await self._shards.ask(lambda present: self._get(present, path))
 
-    async def _node(self, place: int, path: str, answer: pb.GetResponse) -> Node:
+    async def _get(self, present: Present, path: str) -> Node | None:
+        answer = await present.client.get(path)
+        if answer.status == pb.OK:
+            return await self._node(present, present.client.place_of(path), path, answer)
+        if path != ROOT:
+            return None
+        return Node(b"", stat_from(ROOT, UNWRITTEN_ROOT, present.feed.begin, self.session))
+
+    async def _node(self, present: Present, place: int, path: str, answer: pb.GetResponse) -> Node:
         found = found_from_version(answer.version, answer.value)
-        revision = await self._feed.revision_of(place, path, found.version.life)
+        revision = await present.feed.revision_of(place, path, found.version.life)
         return Node(answer.value, stat_from(path, found, revision, self.session))
 
     async def exists(self, path: str) -> bool:
         """See `MetadataStore.exists`."""
         self._check_open()
-        answer = await self._client.get(check_path(path), value=False)
+        check_path(path)
+        answer = await self._shards.ask(lambda present: present.client.get(path, value=False))
         return answer.status == pb.OK or path == ROOT
 
     async def children(self, path: str) -> list[str]:
         """See `MetadataStore.children`."""
         self._check_open()
         first, end = keys.children_range(check_path(path))
-        found = await self._client.keys_in((first, end))
+        found = await self._shards.ask(lambda present: present.client.keys_in((first, end)))
         return [key[len(first) :] for key in found if key != ROOT]
 
     def scan(self, prefix: str) -> AsyncIterator[Node]:
         """See `MetadataStore.scan`."""
         self._check_open()
-        return self._scan(check_path(prefix))
+        check_path(prefix)
+        return self._shards.stream(lambda present: self._scan(present, prefix))
 
-    async def _scan(self, prefix: str) -> AsyncIterator[Node]:
-        top = await self.get(prefix)
+    async def _scan(self, present: Present, prefix: str) -> AsyncIterator[Node]:
+        top = await self._get(present, prefix)
         if top is None:
             return
         yield top
-        async for place, record in self._scanner.below(prefix):
+        async for place, record in present.scanner.below(prefix):
             self._check_open()
-            yield await self._node(place, record.key, record)
+            yield await self._node(present, place, record.key, record)
 
     def scan_index(
         self, index: str, first: str = "", last: str | None = None
     ) -> AsyncIterator[Node]:
         """See `MetadataStore.scan_index`; `Unreachable` if the connection is lost on the way."""
         self._check_open()
-        return self._scan_index(index, first, last)
+        return self._shards.stream(lambda present: self._scan_index(present, index, first, last))
 
-    async def _scan_index(self, index: str, first: str, last: str | None) -> AsyncIterator[Node]:
-        async for place, record in self._scanner.by_index(index, first, last):
-            yield await self._node(place, record.key, record)
+    async def _scan_index(
+        self, present: Present, index: str, first: str, last: str | None
+    ) -> AsyncIterator[Node]:
+        async for place, record in present.scanner.by_index(index, first, last):
+            yield await self._node(present, place, record.key, record)
 
     async def sync(self) -> None:
         """See `MetadataStore.sync`."""
         self._check_open()
-        await self._feed.catch_up_all()
+        await self._shards.ask(lambda present: present.feed.catch_up_all())
 
     async def revision(self) -> Revision:
         """See `MetadataStore.revision`."""
-        self._check_open()
-        await self._feed.catch_up_all()
-        return self._feed.history.newest
+        await self.sync()
+        return self._history.newest
 
     def export(self, prefix: str = "/") -> AsyncIterator[Record]:
         """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
         self._check_open()
-        return self._scanner.export(check_path(prefix))
+        check_path(prefix)
+        return self._shards.stream(lambda present: present.scanner.export(prefix))
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -256,38 +234,41 @@ class OxiaStore:
         """
         self._check_open()
         check_path(prefix)
-        if since is None or self._feed.knows(since):
-            return self._feed.history.watch(prefix, since, self._readership)
-        position = self._feed.position(since)
-        return ResumedWatch(self._feed, self._readership, prefix, position)
+        feed = self._shards.present.feed
+        if since is None or feed.knows(since):
+            return self._history.watch(prefix, since, self._readership)
+        return ResumedWatch(feed, self._readership, prefix, feed.position(since))
 
     def changed_since(self, since: Revision, prefix: str = "/") -> AsyncIterator[Event]:
         """See `MetadataStore.changed_since`."""
         self._check_open()
-        return self._changed_since(since, check_path(prefix))
+        check_path(prefix)
+        return self._shards.stream(lambda present: self._changed_since(present.feed, since, prefix))
 
-    async def _changed_since(self, since: Revision, prefix: str) -> AsyncIterator[Event]:
-        await self._feed.catch_up_all()
-        history = self._feed.history
+    async def _changed_since(
+        self, feed: Feed, since: Revision, prefix: str
+    ) -> AsyncIterator[Event]:
+        await feed.catch_up_all()
+        history = feed.history
         newest: dict[str, Event] = {}
-        if not self._feed.knows(since):
-            older = await self._older(self._feed.position(since))
-            if older is None or not history.reaches(self._feed.begin):
+        if not feed.knows(since):
+            older = await self._older(feed, feed.position(since))
+            if older is None or not history.reaches(feed.begin):
                 yield Event(EventKind.GAP, ROOT, history.newest)
                 return
             newest = {event.path: event for event in older if is_within(prefix, event.path)}
-            since = self._feed.begin
+            since = feed.begin
         async for event in history.changed_since(since, prefix):
             newest.pop(event.path, None)
             newest[event.path] = event
         for event in newest.values():
             yield event
 
-    async def _older(self, position: Position | None) -> list[Event] | None:
+    async def _older(self, feed: Feed, position: Position | None) -> list[Event] | None:
         if position is None:
             return None
         try:
-            return await events_between(self._feed, position)
+            return await events_between(feed, position)
         except CallFailed as error:
             raise Unreachable(f"Oxia broke off: {error}") from None
 
@@ -319,7 +300,7 @@ class OxiaStore:
         self._check_open()
         check_operation(operation)
         with self._writing():
-            return await self._writer.carry_out(operation)
+            return await self._shards.ask(lambda present: present.writer.carry_out(operation))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -345,10 +326,13 @@ class OxiaStore:
         self, command: Sequence[Operation], places: Sequence[int], outcomes: list[Outcome]
     ) -> None:
         operations = dict(zip(places, command, strict=True))
+
+        def carried_out(operation: Operation) -> Awaitable[Stat | None]:
+            return self._shards.ask(lambda present: present.writer.carry_out(operation))
+
         for group in groups(command, places):
             results = await asyncio.gather(
-                *(self._writer.carry_out(operations[place]) for place in group),
-                return_exceptions=True,
+                *(carried_out(operations[place]) for place in group), return_exceptions=True
             )
             for place, result in zip(group, results, strict=True):
                 if isinstance(result, BaseException) and not isinstance(result, AnabranchError):
@@ -359,4 +343,8 @@ class OxiaStore:
         """See `MetadataStore.restore`; times are those of the copy."""
         self._check_open()
         with self._writing():
-            return await Restorer(self._client, self._feed).run(records)
+            present = await self._shards.now()
+            try:
+                return await Restorer(present.client, present.feed).run(records)
+            except StoreFailed as error:
+                raise OutcomeUnknown(f"a part of the nodes may be restored: {error}") from None

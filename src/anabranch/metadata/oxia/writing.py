@@ -188,7 +188,8 @@ class Writer:
         try:
             async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
                 return await self._feed.written(path, written.version.life)
-        except TimeoutError:
+        except (TimeoutError, StoreFailed, AlreadyClosed):
+            # Not for want of an answer, but who asks again would write it twice.
             raise OutcomeUnknown(
                 f"{path} was written, but Oxia's notification of it did not come in time"
             ) from None

@@ -6,8 +6,11 @@ from anabranch.errors import StoreFailed
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.nodes import Found
 from anabranch.metadata.oxia.restoring import Restorer
 from anabranch.metadata.oxia.shard import ShardLink
+from anabranch.metadata.oxia.writing import Writer
+from anabranch.metadata.store import Revision
 from anabranch.runtime.channels import Channel
 from anabranch.testing.planted import planted
 
@@ -52,3 +55,9 @@ async def restore_lowers_counts(self: Restorer, counts: pb.WriteRequest) -> None
 async def restore_pushes_nothing(self: Restorer) -> None:
     """A shard gives out numbers again that were set on it."""
     del self
+
+
+@planted("written_is_written_again", target="anabranch.metadata.oxia.writing:Writer._place")
+async def written_is_written_again(self: Writer, path: str, written: Found) -> Revision:
+    """A write whose notification is lost counts as not sent."""
+    return await self._feed.written(path, written.version.life)

@@ -92,7 +92,7 @@ class OxiaCopies(Copies):
         node = await node_at(store, "/a")
         assert (node.stat.version.native, node.stat.version.life) == (30_000, 30_000)
         assert (await node_at(store, "/b")).stat.version.native == 2**40
-        client = store._client  # type: ignore[attr-defined]
+        client = store._shards.present.client  # type: ignore[attr-defined]
         names = [f"/later{i}" for i in range(60)]
         names = [name for name in names if client.link_of(name) is client.link_of("/a")]
         later = await asyncio.gather(*(store.put(name, b"") for name in names))
