@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +23,11 @@ from anabranch.testing.bookies.registered import registered
 from anabranch.testing.contracts.ledgers import append, payloads_of
 from anabranch.testing.servers import Member, bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.bookkeeper import BookKeeper
+from anabranch.testing.servers.pulsar import java_command
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 PAUSE_S_MAX = 2.0
+PROGRAM = Path(__file__).with_name("LedgersOfBoth.java")
 _ids = count(1000)
 
 
@@ -123,13 +127,10 @@ async def test_a_writer_that_was_paused_is_fenced_and_nothing_acknowledged_is_lo
 
 
 @pytest.mark.goal("core.L5", part="shell reads ours")
-@pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
 async def test_the_shell_reads_our_entries(
-    metadata: MetadataStore, bookies: BookKeeper, digest: DigestType
+    store: BookKeeperLedgerStore, bookies: BookKeeper
 ) -> None:
     ledger_id = next(_ids)
-    settings = BookKeeperSettings(digest=digest, password=b"secret")
-    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
     writer = await store.create(ledger_id, custom_metadata={"application": b"anabranch"})
     payloads = [b"entry number %d of ours" % number for number in range(5)]
     await append(writer, *payloads)
@@ -139,7 +140,6 @@ async def test_the_shell_reads_our_entries(
     )
     for payload in payloads:
         assert payload.decode() in re.sub(r"\s+", " ", shown)
-    await store.close()
 
 
 @pytest.mark.goal("core.L5", part="shell recovers ours")
@@ -159,20 +159,46 @@ async def test_the_shell_fences_our_writer(
     assert description.length_bytes == len(b"onetwothree")
 
 
-@pytest.mark.goal("core.L5", part="we read the shell's")
-async def test_we_read_what_the_shell_writes(metadata: MetadataStore, bookies: BookKeeper) -> None:
-    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
-    before = {ledger_id async for ledger_id in store.list()}
-    await asyncio.to_thread(
-        bookies.shell, "simpletest", "-e", "3", "-w", "2", "-a", "2", "-n", "50"
+JAVA_NAMES = {"CRC32C": DigestType.CRC32C, "CRC32": DigestType.CRC32, "MAC": DigestType.HMAC}
+
+
+@pytest.mark.goal("core.L5", part="Java client reads ours")
+@pytest.mark.goal("core.L5", part="we read the Java client's")
+@pytest.mark.goal("core.L4", part="real bookies")
+async def test_the_java_client_and_we_read_each_others_ledgers(
+    metadata: MetadataStore, servers: tuple[str, BookKeeper], tmp_path: Path
+) -> None:
+    ours: list[str] = []
+    for name, digest in JAVA_NAMES.items():
+        settings = BookKeeperSettings(digest=digest, password=b"secret")
+        store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
+        await registered(store, 4)
+        ledger_id = next(_ids)
+        # Left open: whoever reads it has to recover it.
+        await append(await store.create(ledger_id), *(b"ours %d" % n for n in range(20)))
+        await store.close()
+        ours.append(f"{name}={ledger_id}")
+    command = java_command(tmp_path, "-Xmx256m", main=str(PROGRAM))
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [*command, f"metadata-store:{servers[0]}", *ours],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
-    (ledger_id,) = {ledger_id async for ledger_id in store.list()} - before
-    theirs = (await store.cluster.registry.read(ledger_id)).metadata
-    await store.close()
-    settings = BookKeeperSettings(password=theirs.password)
-    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
-    reader = await store.open(ledger_id)
-    found = await payloads_of(reader)
-    assert len(found) == 50
-    assert sum(map(len, found)) == (await store.describe(ledger_id)).length_bytes
+    lines = [line.split(" ", 2) for line in done.stdout.splitlines()]
+    for name in JAVA_NAMES:
+        read = [line[2] for line in lines if line[:2] == ["read", name]]
+        assert read == [f"ours {number}" for number in range(20)], done.stderr
+    theirs = {line[1]: int(line[2]) for line in lines if line[0] == "wrote"}
+    assert set(theirs) == {*JAVA_NAMES, "OPEN"}, done.stderr
+    store = await BookKeeperLedgerStore.open_cluster(
+        real_runtime(), metadata, BookKeeperSettings(password=b"secret")
+    )
+    expected = [b"java %d" % number for number in range(20)]
+    for ledger_id in theirs.values():
+        assert await payloads_of(await store.open(ledger_id)) == expected
+        description = await store.describe(ledger_id)
+        assert description.length_bytes == sum(map(len, expected))
     await store.close()

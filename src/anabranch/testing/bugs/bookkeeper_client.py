@@ -34,11 +34,18 @@ def entries_are_confirmed_as_they_come(
         self._output.complete(add)
 
 
-@planted("a_lost_bookie_ends_the_ledger", target=_WRITING + "place_failed")
-def a_lost_bookie_ends_the_ledger(self: LedgerWriting, place: int, bookie: str) -> bool:
+@planted("a_lost_connection_ends_the_ledger", target=_WRITER + "_replied")
+def a_lost_connection_ends_the_ledger(
+    self: BookKeeperWriter,
+    sent: tuple[Add, int, str],
+    status: Status,
+    response: pb.Response | None,
+) -> None:
     """No other bookie is looked for."""
-    self.stop(Unreachable(f"{bookie} is lost"))
-    return True
+    if status is Status.UNREACHABLE:
+        self.stop(Unreachable(f"{sent[2]} is lost"))
+    else:
+        original("a_lost_connection_ends_the_ledger")(self, sent, status, response)
 
 
 @planted("last_entry_is_never_told", target=_WRITER + "_tell_lac")

@@ -108,7 +108,7 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen in ten seconds")
 
 
-@pytest.mark.goal("core.L3", part="lost bookie", broken_by="a_lost_bookie_ends_the_ledger")
+@pytest.mark.goal("core.L3", part="lost bookie", broken_by="a_lost_connection_ends_the_ledger")
 async def test_a_lost_bookie_is_replaced_and_no_append_fails(bench: Bench) -> None:
     await bench.more_bookies(1)
     writer = await (await bench.store()).create(1)
