@@ -165,13 +165,13 @@ class CountedWrites:
         self.gate.set()
         real = world.metadata.put
 
-        async def put(path: str, value: bytes, *expected: Any) -> Stat:
+        async def put(path: str, value: bytes, *expected: Any, **guarded: Any) -> Stat:
             if path.startswith(f"/managed-ledgers/{NAME}/"):
                 self.count += 1
                 await self.gate.wait()
                 if self.error is not None:
                     raise self.error
-            return await real(path, value, *expected)
+            return await real(path, value, *expected, **guarded)
 
         monkeypatch.setattr(world.metadata, "put", put)
 
