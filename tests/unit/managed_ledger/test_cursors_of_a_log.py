@@ -139,10 +139,10 @@ async def test_reset_holds_ledgers_back_before_it_is_durable(
     ledger.retention = type(ledger.retention)()
     writes = world.metadata.put
 
-    async def slow_put(path: str, *rest: Any) -> Stat:
+    async def slow_put(path: str, *rest: Any, **guarded: Any) -> Stat:
         if path.endswith("/s"):
             await asyncio.sleep(0.02)
-        return await writes(path, *rest)
+        return await writes(path, *rest, **guarded)
 
     world.metadata.put = slow_put
     cursor.reset(positions[12])
