@@ -135,7 +135,8 @@ async def test_a_ledger_store_that_cannot_tidy_up_is_degraded(tmp_path):
     server = Standalone(real_runtime(), on_disk(tmp_path))
     await server.start()
     assert "\nanabranch_ledger_store_degraded 0\n" in await _metrics(server)
-    server._stores.ledgers._upkeep._fail(StorageError("no second disk"))
+    store = await server._stores.ledgers.store("main")
+    store._upkeep._fail(StorageError("no second disk"))
     answer = await call(server.web_app, "/admin/v2/brokers/health")
     assert (answer.status, answer.body) == (200, b"ok")
     assert "no second disk" in answer.headers["x-anabranch-degraded"]
@@ -149,7 +150,7 @@ async def _metrics(server: Standalone) -> str:
 
 async def _failing_ledger(server: Standalone) -> BaseException | None:
     try:
-        await server._stores.ledgers.create(999_999)
+        await (await server._stores.ledgers.store("main")).create(999_999)
     except AnabranchError as error:
         return error
     return None
