@@ -75,9 +75,9 @@ async def test_unsubscribing_with_an_acknowledgement_under_way_disturbs_nobody_e
         store = broker.namespaces._store
         put = store.put
 
-        async def slow_put(*arguments: Any, **named: Any) -> Any:
+        async def slow_put(*arguments: Any, **options: Any) -> Any:
             await asyncio.sleep(0.01)
-            return await put(*arguments, **named)
+            return await put(*arguments, **options)
 
         monkeypatch.setattr(store, "put", slow_put)
         acked = AckedId(receipt.ledger_id, receipt.entry_id, None, None)

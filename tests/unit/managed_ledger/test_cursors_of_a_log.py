@@ -139,10 +139,10 @@ async def test_reset_holds_ledgers_back_before_it_is_durable(
     ledger.retention = type(ledger.retention)()
     writes = world.metadata.put
 
-    async def slow_put(path: str, *rest: Any, **named: Any) -> Stat:
+    async def slow_put(path: str, *rest: Any, **guarded: Any) -> Stat:
         if path.endswith("/s"):
             await asyncio.sleep(0.02)
-        return await writes(path, *rest, **named)
+        return await writes(path, *rest, **guarded)
 
     world.metadata.put = slow_put
     cursor.reset(positions[12])
@@ -165,13 +165,13 @@ class CountedWrites:
         self.gate.set()
         real = world.metadata.put
 
-        async def put(path: str, value: bytes, *expected: Any, **named: Any) -> Stat:
+        async def put(path: str, value: bytes, *expected: Any, **guarded: Any) -> Stat:
             if path.startswith(f"/managed-ledgers/{NAME}/"):
                 self.count += 1
                 await self.gate.wait()
                 if self.error is not None:
                     raise self.error
-            return await real(path, value, *expected, **named)
+            return await real(path, value, *expected, **guarded)
 
         monkeypatch.setattr(world.metadata, "put", put)
 

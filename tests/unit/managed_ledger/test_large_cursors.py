@@ -195,10 +195,10 @@ async def test_failed_publication_is_tried_again_with_the_same_ledger(
     positions = await append_all(ledger, 60)
     real = world.metadata.put
 
-    async def put(path: str, *rest: Any, **named: Any) -> Any:
+    async def put(path: str, *rest: Any, **guarded: Any) -> Any:
         if path == PATH:
             raise StorageError("the store is away")
-        return await real(path, *rest, **named)
+        return await real(path, *rest, **guarded)
 
     cursor.acknowledge(positions[1::2])
     with monkeypatch.context() as patch:
@@ -221,8 +221,8 @@ async def test_publication_that_seemed_to_fail_keeps_its_ledger(
     positions = await append_all(ledger, 60)
     real = world.metadata.put
 
-    async def put(path: str, *rest: Any, **named: Any) -> Any:
-        await real(path, *rest, **named)
+    async def put(path: str, *rest: Any, **guarded: Any) -> Any:
+        await real(path, *rest, **guarded)
         raise StorageError("the answer is lost")
 
     cursor.acknowledge(positions[1::2])

@@ -8,7 +8,6 @@ import pytest
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, ConfigError, FormatError, StorageError, StoreFailed
-from anabranch.ledgers.catalog import ORIGIN
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -136,7 +135,7 @@ async def test_a_ledger_store_that_cannot_tidy_up_is_degraded(tmp_path):
     server = Standalone(real_runtime(), on_disk(tmp_path))
     await server.start()
     assert "\nanabranch_ledger_store_degraded 0\n" in await _metrics(server)
-    store = await server._stores.ledgers.store(ORIGIN)
+    store = await server._stores.ledgers.store("main")
     store._upkeep._fail(StorageError("no second disk"))
     answer = await call(server.web_app, "/admin/v2/brokers/health")
     assert (answer.status, answer.body) == (200, b"ok")
@@ -151,7 +150,7 @@ async def _metrics(server: Standalone) -> str:
 
 async def _failing_ledger(server: Standalone) -> BaseException | None:
     try:
-        await server._stores.ledgers.create("a test", {})
+        await (await server._stores.ledgers.store("main")).create(999_999)
     except AnabranchError as error:
         return error
     return None
