@@ -23,7 +23,7 @@ from typing import Any, Final
 from anabranch import limits
 from anabranch.errors import BadVersion, ConfigError, ConflictError, FormatError, NotFound
 from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
-from anabranch.ledgers.ledger_ids import LedgerIdSource, SharedAuthority
+from anabranch.ledgers.ledger_ids import LedgerIdAuthority, SharedAuthority
 from anabranch.ledgers.stamps import NO_STAMP, Stamp
 from anabranch.metadata.store import ABSENT, Guard, MetadataStore, Node, Version
 
@@ -163,7 +163,7 @@ def _parse(fields: dict[str, Any]) -> CatalogDocument:
 class StorageCatalog:
     """The catalog of a cluster, and the authority for its ledger ids."""
 
-    def __init__(self, metadata: MetadataStore, ids: LedgerIdSource, node: Node) -> None:
+    def __init__(self, metadata: MetadataStore, ids: LedgerIdAuthority, node: Node) -> None:
         """Use `open`."""
         self._metadata = metadata
         self.ids = ids
@@ -171,7 +171,9 @@ class StorageCatalog:
         self._version: Version = node.stat.version
 
     @classmethod
-    async def open(cls, metadata: MetadataStore, ids: LedgerIdSource, url: str) -> "StorageCatalog":
+    async def open(
+        cls, metadata: MetadataStore, ids: LedgerIdAuthority, url: str
+    ) -> "StorageCatalog":
         """Read the catalog; the first who comes writes it, with the store it uses as origin.
 
         Raises:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError, ConflictError, StorageError
 from anabranch.journal import Pressure
 from anabranch.ledgers.catalog import ORIGIN, CatalogDocument, StorageCatalog, StorageCluster
-from anabranch.ledgers.ledger_ids import LedgerIdSource
+from anabranch.ledgers.ledger_ids import LedgerIdAuthority
 from anabranch.ledgers.stamps import LedgerPlace, Stamp
 from anabranch.ledgers.store import LedgerDescription, LedgerReader, LedgerStore, LedgerWriter
 from anabranch.metadata.store import Guard
@@ -49,7 +49,7 @@ class StorageClusters:
 
     def __init__(
         self,
-        ids: LedgerIdSource,
+        ids: LedgerIdAuthority,
         stores: Mapping[str, LedgerStore],
         *,
         catalog: StorageCatalog | None = None,
@@ -66,7 +66,7 @@ class StorageClusters:
         self._pressure = next(iter(self._stores.values())).pressure
 
     @classmethod
-    def of_one(cls, store: LedgerStore, ids: LedgerIdSource) -> "StorageClusters":
+    def of_one(cls, store: LedgerStore, ids: LedgerIdAuthority) -> "StorageClusters":
         """One store and no catalog: no ledger has a stamp."""
         return cls(ids, {ORIGIN: store})
 
@@ -99,6 +99,7 @@ class StorageClusters:
         document = self.document
         guard = None if self._catalog is None else self._catalog.guard()
         store = await self.store(document.active)
+        self.ids.pass_over(above)
         ledger_id = await self.ids.next()
         if ledger_id <= above:
             raise ConflictError(

@@ -32,6 +32,17 @@ class LedgerIdSource(Protocol):
         ...
 
 
+class LedgerIdAuthority(LedgerIdSource, Protocol):
+    """The source that ledgers of this process get their ids from."""
+
+    def pass_over(self, up_to: int) -> None:
+        """Give no id from here up to this one out of what was reserved before.
+
+        Another process may have reserved later, and its ids be in use where ours is to go.
+        """
+        ...
+
+
 class LedgerIds(BlockCounter):
     """Hands out ledger ids by a document."""
 
@@ -45,6 +56,11 @@ class LedgerIds(BlockCounter):
             first=1,
         )
 
+    def pass_over(self, up_to: int) -> None:
+        """See `LedgerIdAuthority.pass_over`."""
+        if self._following <= up_to:
+            self._following = self._end
+
 
 class SharedAuthority:
     """The document's ids, until they have to be shared with the generator of others; then theirs.
@@ -52,10 +68,10 @@ class SharedAuthority:
     Both go on above the other's ids: an id of one is never given by the other.
     """
 
-    def __init__(self, own: LedgerIdSource, others: LedgerIdSource) -> None:
+    def __init__(self, own: LedgerIdAuthority, others: LedgerIdSource) -> None:
         self._own = own
         self._others = others
-        self._source = own
+        self._source: LedgerIdSource = own
 
     async def share(self) -> None:
         """From now on draw from the generator of others, above every id drawn so far."""
@@ -66,6 +82,10 @@ class SharedAuthority:
     async def next(self) -> int:
         """See `LedgerIdSource.next`."""
         return await self._source.next()
+
+    def pass_over(self, up_to: int) -> None:
+        """See `LedgerIdAuthority.pass_over`; others reserve nothing."""
+        self._own.pass_over(up_to)
 
     async def issued_below(self) -> int:
         """See `LedgerIdSource.issued_below`."""

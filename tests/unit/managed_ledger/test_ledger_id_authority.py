@@ -27,6 +27,21 @@ async def test_ids_are_unique_over_processes_and_rise_in_each(world: World) -> N
     assert await world.broker().ids.next() > highest, "after a restart"
 
 
+@pytest.mark.goal("core.L13", part="chain", broken_by="reserved_ids_are_used_up")
+async def test_a_topic_goes_to_and_fro_between_processes_that_reserved_ids(world: World) -> None:
+    brokers = [world.broker() for _ in range(3)]
+    for broker in brokers:
+        await broker.ids.next()
+    newest = -1
+    for broker in [*brokers, *reversed(brokers), *brokers]:
+        topic = await broker.open("t/ns/persistent/topic")
+        if topic.ledgers[-1].ledger_id <= newest:
+            await topic.close()
+            topic = await broker.open("t/ns/persistent/topic")
+        assert topic.ledgers[-1].ledger_id > newest
+        newest = topic.ledgers[-1].ledger_id
+
+
 async def test_most_ids_need_no_metadata_write(world: World) -> None:
     broker = world.broker()
     await broker.ids.next()

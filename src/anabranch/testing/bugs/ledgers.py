@@ -10,7 +10,7 @@ from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.id_ranges import IdRanges
 from anabranch.ledgers.index import Ledger, LedgerIndex
-from anabranch.ledgers.ledger_ids import SharedAuthority
+from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
 from anabranch.ledgers.records import Close, Delete, encode_fact
 from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace
 from anabranch.ledgers.store import AppendDone, Entry
@@ -165,3 +165,9 @@ def publish_ignores_the_catalog(self: StorageCatalog) -> Guard | None:
 async def ids_are_not_shared_with_pulsar(self: SharedAuthority) -> None:
     """Ids come from the document, also where Pulsar draws from its own generator."""
     del self
+
+
+@planted("reserved_ids_are_used_up", target="anabranch.ledgers.ledger_ids:LedgerIds.pass_over")
+def reserved_ids_are_used_up(self: LedgerIds, up_to: int) -> None:
+    """A process draws from what it reserved, although others have drawn later ids since."""
+    del self, up_to
