@@ -78,13 +78,6 @@ class BookieLink:
         self.ask(request, _answered, answer)
         return await answer
 
-    @property
-    def cipher(self) -> object:
-        """What the present connection is enciphered with; None if it is not, or there is none."""
-        if self._connection is None or self._connection.transport is None:
-            return None
-        return self._connection.transport.get_extra_info("cipher")
-
     def close(self) -> None:
         """Let go of the connection; whatever is under way fails."""
         self._closed = True
