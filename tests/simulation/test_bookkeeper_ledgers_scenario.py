@@ -1,6 +1,8 @@
 """Ledgers on model bookies under faults, and the mistakes that the scenario would notice.
 
-Its set of seeds is played with all the others, in `test_scenario_seeds.py`.
+Its set of seeds is played with all the others, in `test_scenario_seeds.py`. What shows only when
+messages of one connection overtake each other is found by walks instead, in
+`test_bookkeeper_protocol_walks.py`.
 """
 
 import pytest
@@ -11,7 +13,7 @@ from anabranch.testing.simulation.scenario import Outcome, load_scenarios, run_s
 SEEDS_UNTIL_FOUND = 50
 CLIENT_OPERATIONS_MIN = 2000
 FAULTS_MIN = 5
-PROVING_SEEDS = (0, 2, 3)
+PROVING_SEEDS = (0, 7, 10, 11)
 """Each of the bugs that are named with them shows in one of these."""
 
 
@@ -23,7 +25,6 @@ def play(seed: int) -> Outcome:
 @pytest.mark.goal("core.L3", part="simulation", broken_by="confirms_while_the_ensemble_changes")
 @pytest.mark.goal("core.L3", part="simulation", broken_by="new_bookie_misses_entries")
 @pytest.mark.goal("core.L3", part="simulation", broken_by="ensemble_changes_unconditionally")
-@pytest.mark.goal("core.L4", part="simulation", broken_by="recovery_reads_do_not_fence")
 @pytest.mark.goal("core.L4", part="simulation", broken_by="recovery_begins_before_the_segment")
 @pytest.mark.goal("core.L4", part="simulation", broken_by="one_absent_is_the_end")
 def test_acknowledged_entries_outlive_faults_and_recoveries() -> None:
@@ -41,7 +42,6 @@ def test_acknowledged_entries_outlive_faults_and_recoveries() -> None:
 @pytest.mark.parametrize(
     "bug",
     [
-        "recovery_reads_do_not_fence",
         "recovery_begins_before_the_segment",
         "confirms_while_the_ensemble_changes",
         "new_bookie_misses_entries",

@@ -133,6 +133,8 @@ class Client:
                 if self._entropy.below(4) == 0:
                     await self._describe(ledger_id)
                 self._recovering(ledger_id)
+                # By then its writer has entries on some bookies that others have not got.
+                await asyncio.sleep(self._entropy.uniform(0.0, 0.3))
                 await recover(promises, self._store, ledger_id)
                 promises.operate("recovered")
             except AnabranchError as error:

@@ -1,15 +1,13 @@
 """Strikes bookies where the protocol is thinnest: around a recovery, and behind an acknowledgement.
 
 Everything it does a real cluster can do by itself: entries lie in a bookie's queue while others
-are faster, and a connection breaks before a request is carried out.
+are faster, one entry is refused while those before it are written, and a connection breaks before
+a request is carried out.
 """
 
-from typing import Final
-
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
+from anabranch.testing.bookies.server import BREAKS, REFUSES
 from anabranch.testing.simulation.world import World
-
-_BREAKS: Final = -1.0
 
 
 class Hunter:
@@ -23,6 +21,7 @@ class Hunter:
         self._queue_s = rng.choice((0.05, timeout_s, 3 * timeout_s))
         """How long entries lie at most: shorter than their writer waits, or longer."""
         self._queueing_share = rng.choice((0.0, 0.002, 0.01))
+        self._refusing_share = rng.choice((0.0, 0.005, 0.03))
         self._fence_breaks_share = rng.choice((0.0, 0.1, 0.4))
         self._recovery_breaks_share = rng.choice((0.0, 0.02, 0.1))
         self._queued_until_s: dict[tuple[str, int], float] = {}
@@ -32,7 +31,8 @@ class Hunter:
     def stop(self) -> None:
         """No more."""
         self._recoveries_left = 0
-        self._queueing_share = self._fence_breaks_share = self._recovery_breaks_share = 0.0
+        self._queueing_share = self._refusing_share = 0.0
+        self._fence_breaks_share = self._recovery_breaks_share = 0.0
         self._queued_until_s.clear()
         self._thoughtful.clear()
 
@@ -68,6 +68,9 @@ class Hunter:
     def _treat_add(self, bookie: str, add: pb.AddRequest) -> float:
         if add.HasField("flag"):
             return self._breaks("hunted recovery add", self._recovery_breaks_share)
+        if self._rng.random() < self._refusing_share:
+            self._world.reach("hunted by refusal")
+            return REFUSES
         if self._rng.random() < self._queueing_share:
             self._world.reach("hunted add")
             self._queue(bookie, add.ledger_id)
@@ -78,4 +81,4 @@ class Hunter:
         if self._rng.random() >= share:
             return 0.0
         self._world.reach(mark)
-        return _BREAKS
+        return BREAKS

@@ -29,7 +29,11 @@ Heard = Callable[[str, bytes, bool], None]
 """Called with the bookie's name, an entry's packet, and whether recovery sends it."""
 Treat = Callable[[str, pb.Request], float]
 """Called with the bookie's name and what it is asked; says for how many seconds the request lies
-in a queue of the bookie before anything is done, or less than 0 if its connection breaks first."""
+in a queue of the bookie before anything is done, or `BREAKS` or `REFUSES`."""
+BREAKS: Final = -1.0
+"""The connection breaks before the request is carried out."""
+REFUSES: Final = -2.0
+"""The bookie has too much to do for this request."""
 
 
 class Bookie:
@@ -199,10 +203,12 @@ class Door(asyncio.Protocol):
                 break
             request = pb.Request.FromString(bytes(self._received[start + _LENGTH.size : end]))
             wait_s = self._server.treat(request)
-            if wait_s < 0:
+            if wait_s == BREAKS:
                 self._transport.abort()
                 return
-            if wait_s > 0:
+            if wait_s == REFUSES:
+                self._send(request, Status.TOO_MANY_REQUESTS)
+            elif wait_s > 0:
                 asyncio.get_running_loop().call_later(wait_s, self._request, request)
             else:
                 self._request(request)

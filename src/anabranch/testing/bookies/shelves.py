@@ -33,6 +33,7 @@ class Status(IntEnum):
     UNAUTHORIZED = 502
     FENCED = 504
     READ_ONLY = 505
+    TOO_MANY_REQUESTS = 506
 
 
 class RecordKind(IntEnum):

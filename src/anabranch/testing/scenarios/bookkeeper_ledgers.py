@@ -87,6 +87,7 @@ async def count_copies(promises: Promises, cluster: Cluster, registry: LedgerReg
         "closed",
         "segments",
         "hunted add",
+        "hunted by refusal",
         "hunted fence",
         "hunted recovery",
         "hunted recovery add",
