@@ -67,10 +67,10 @@ async def oxia_owner_is_not_kept(self: Writer, put: Put, path: str, found: Found
     return await original("oxia_owner_is_not_kept")(self, put, path, found)
 
 
-@planted("oxia_late_answers_count", target="anabranch.metadata.oxia.writing:Writer._check_lease")
-def oxia_late_answers_count(self: Writer, path: str) -> None:
-    """A write counts although its writer may have been replaced before it was carried out."""
-    del self, path
+@planted("oxia_next_session_vouches", target="anabranch.metadata.oxia.writing:Writer._check_lease")
+def oxia_next_session_vouches(self: Writer, path: str, _session: int) -> None:
+    """A write that began in one session counts by the lease of the next."""
+    original("oxia_next_session_vouches")(self, path, self._sessions.number)
 
 
 @planted("oxia_creates_over_others", target="anabranch.metadata.oxia.shard:ShardLink.write")
