@@ -26,6 +26,7 @@ def check(played: Scenario, seed: int) -> None:
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_any_answer_renews")
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_question_renews")
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="held_ignores_lease")
+@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_removals_side_by_side")
 @pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_watches_are_not_put_back")
 @pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_lost_writes_are_repeated")
 @pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_answers_go_to_the_newest")

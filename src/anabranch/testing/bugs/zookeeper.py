@@ -1,6 +1,7 @@
 """Planted bugs of the client for ZooKeeper, `anabranch.metadata.zookeeper`."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from anabranch.metadata.store import Guard, Version
@@ -9,6 +10,7 @@ from anabranch.metadata.zookeeper.link import Link
 from anabranch.metadata.zookeeper.replies import ZStat
 from anabranch.metadata.zookeeper.requests import Request
 from anabranch.metadata.zookeeper.session import Session
+from anabranch.metadata.zookeeper.turns import Turns
 from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.testing.planted import original, planted
 
@@ -49,6 +51,16 @@ async def zk_life_is_not_compared(
     """A version is compared by its number, which begins anew in each life of a node."""
     stat = await self._stat(path)
     return stat, stat is not None and stat.version == version.native
+
+
+@planted(
+    "zk_removals_side_by_side",
+    target="anabranch.metadata.zookeeper.turns:Turns.at",
+)
+def zk_removals_side_by_side(self: Turns, path: str) -> Any:
+    """Two writes of one client compare the same life, and the second hits the next one."""
+    del self, path
+    return nullcontext()
 
 
 @planted(
