@@ -23,8 +23,6 @@ def check(played: Scenario, seed: int) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_any_answer_renews")
-@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_question_renews")
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="held_ignores_lease")
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_removals_side_by_side")
 @pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_watches_are_not_put_back")
@@ -36,7 +34,6 @@ def test_nobody_acts_for_somebody_else_on_zookeeper(seeds: Seeds) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_any_server_renews")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="held_ignores_lease")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_creates_over_others")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_next_session_vouches")

@@ -23,15 +23,6 @@ def zk_any_answer_renews(self: Session, now_s: float) -> None:
     original("zk_any_answer_renews")(self, now_s)
 
 
-@planted("zk_question_renews", target="anabranch.metadata.zookeeper.session:Session.duties")
-def zk_question_renews(self: Session, now_s: float, *, connected: bool) -> Any:
-    """What was sent counts as heard."""
-    found = original("zk_question_renews")(self, now_s, connected=connected)
-    if self._unanswered:
-        self._renewed_s = max(self._renewed_s, self._asked_s)
-    return found
-
-
 @planted("zk_guard_is_only_read", target="anabranch.metadata.zookeeper.writing:Writer._send")
 async def zk_guard_is_only_read(
     self: Writer,
