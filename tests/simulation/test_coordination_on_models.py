@@ -37,8 +37,6 @@ def test_nobody_acts_for_somebody_else_on_zookeeper(seeds: Seeds) -> None:
 @pytest.mark.goal("core.M10", part="oxia", broken_by="held_ignores_lease")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_creates_over_others")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_next_session_vouches")
-@pytest.mark.goal("core.M10", part="oxia", broken_by="token_is_a_revision")
-@pytest.mark.goal("core.M3", part="oxia", broken_by="oxia_owner_is_not_kept")
 @pytest.mark.goal("core.M2", part="oxia", broken_by="oxia_lost_writes_are_repeated")
 def test_nobody_acts_for_somebody_else_on_oxia(seeds: Seeds) -> None:
     for seed in seeds(SEEDS):
