@@ -23,9 +23,8 @@ def check(played: Scenario, seed: int) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_any_answer_renews")
-@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_question_renews")
 @pytest.mark.goal("core.M10", part="zookeeper", broken_by="held_ignores_lease")
+@pytest.mark.goal("core.M10", part="zookeeper", broken_by="zk_removals_side_by_side")
 @pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_watches_are_not_put_back")
 @pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_lost_writes_are_repeated")
 @pytest.mark.goal("core.M2", part="zookeeper", broken_by="zk_answers_go_to_the_newest")
@@ -35,10 +34,9 @@ def test_nobody_acts_for_somebody_else_on_zookeeper(seeds: Seeds) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_any_server_renews")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="held_ignores_lease")
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_creates_over_others")
-@pytest.mark.goal("core.M3", part="oxia", broken_by="oxia_owner_is_not_kept")
+@pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_next_session_vouches")
 @pytest.mark.goal("core.M2", part="oxia", broken_by="oxia_lost_writes_are_repeated")
 def test_nobody_acts_for_somebody_else_on_oxia(seeds: Seeds) -> None:
     for seed in seeds(SEEDS):

@@ -102,7 +102,7 @@ class LockMachine:
 
     @property
     def token(self) -> Revision:
-        """The point of history at which the lock's node was created."""
+        """The number that the store gave to this life of the lock's node."""
         assert self._token is not None, f"{self.path} was never held"
         return self._token
 
@@ -129,7 +129,8 @@ class LockMachine:
     def created(self, stat: Stat) -> Step | None:
         """The node was created; what was told of it may have overtaken the answer."""
         self._go(LockState.HELD)
-        self._stat, self._token = stat, stat.revision
+        # Not its revision: those of two clients of a store with several logs have no order.
+        self._stat, self._token = stat, Revision(stat.version.epoch, stat.version.life)
         return None if self._heard is None else self.changed(self._heard)
 
     def not_created(self) -> Step:

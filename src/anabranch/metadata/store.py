@@ -28,7 +28,7 @@ class Version:
     native: int
     """The number the store itself counts with: in ZooKeeper's way where the store can choose."""
     life: int = 0
-    """Tells a node from an earlier one at its path, where the native number alone does not."""
+    """Tells a node from an earlier one at its path, than whose it is larger."""
 
 
 class Condition(Enum):

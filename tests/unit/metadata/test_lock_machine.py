@@ -72,7 +72,7 @@ def test_taking_a_free_lock() -> None:
     machine = LockMachine(PATH, VALUE)
     assert machine.begin() == Step(Do.CREATE)
     assert machine.created(stat(5)) is None
-    assert machine.token == Revision(1, 5)
+    assert machine.token == Revision(0, 5)
     assert machine.guard() == Guard(PATH, stat(5).version)
 
 
@@ -168,7 +168,7 @@ def test_an_update_that_was_not_answered_is_recognized() -> None:
     machine.confirmed(node(b"ash 2", stat(6, native=1)))
     assert machine.state is LockState.HELD
     assert (machine.value, machine.version) == (b"ash 2", stat(6, native=1).version)
-    assert machine.token == Revision(1, 5), "it is still the same holder"
+    assert machine.token == Revision(0, 5), "it is still the same holder"
     machine.updated(stat(6, native=1))
     assert machine.value == b"ash 2", "the answer comes after all"
 

@@ -11,7 +11,7 @@ from anabranch import limits
 from anabranch.errors import Fenced, OutcomeUnknown, Unreachable
 from anabranch.metadata.election import Election
 from anabranch.metadata.election_machine import Standing
-from anabranch.metadata.store import Event, EventKind, SessionEvent
+from anabranch.metadata.store import Event, EventKind, Revision, SessionEvent
 from anabranch.testing.unanswered import Lose
 
 # --- the lease ----------------------------------------------------------------------------------
@@ -88,7 +88,8 @@ async def test_a_creation_that_was_not_answered_is_read_back(bench: Bench, loss:
     assert lock.held
     node = await bench.base.get(LOCK)
     assert node is not None
-    assert (node.stat.revision, node.stat.version) == (lock.token, lock.guard().version)
+    version = node.stat.version
+    assert (Revision(version.epoch, version.life), version) == (lock.token, lock.guard().version)
 
 
 async def test_a_removal_on_its_way_cannot_hit_the_next_holder(bench: Bench) -> None:

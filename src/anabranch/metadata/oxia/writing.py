@@ -87,6 +87,7 @@ class Writer:
 
     async def carry_out(self, operation: Operation) -> Stat | None:
         """Put or delete, under its guard."""
+        session = self._sessions.number
         if operation.guard is not None:
             await self._check_guard(operation.guard)
         if isinstance(operation, Put):
@@ -97,7 +98,7 @@ class Writer:
             stat = None
             await self._delete(operation)
         if operation.guard is not None:
-            self._check_lease(operation.path)
+            self._check_lease(operation.path, session)
         return stat
 
     async def look(self, path: str, *, value: bool = False) -> Found | None:
@@ -114,10 +115,14 @@ class Writer:
                 f"{guard.version}: it was replaced"
             )
 
-    def _check_lease(self, path: str) -> None:
+    def _check_lease(self, path: str, session: int) -> None:
+        """Make sure that the session in which a write began still runs; another does not count."""
         lease = self._sessions.lease
         margin_s = limits.LEASE_DRIFT_SHARE_MAX * lease.timeout_s
-        if self._clock.monotonic_s() >= self._sessions.valid_until_s - margin_s:
+        if (
+            self._sessions.number != session
+            or self._clock.monotonic_s() >= self._sessions.valid_until_s - margin_s
+        ):
             raise OutcomeUnknown(
                 f"{path}: the lease ran out before the answer came; the write may be there, but "
                 "its writer may have been replaced before"

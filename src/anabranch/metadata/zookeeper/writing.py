@@ -29,6 +29,7 @@ from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import EPOCH, HIDDEN_PREFIX, stat_of
 from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat
 from anabranch.metadata.zookeeper.requests import Flag, Request
+from anabranch.metadata.zookeeper.turns import Turns
 from anabranch.runtime import Entropy
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class Writer:
         self._indexes = indexes
         self._entropy = entropy
         self.acl = client.new_acl
+        self._turns = Turns()
 
     async def write(self, operation: Operation, *, create_first: bool = False) -> Stat | None:
         """Carry out a checked operation.
@@ -206,8 +208,9 @@ class Writer:
             )
 
     async def _put_over(self, put: Put, version: Version, session: int | None) -> Stat:
-        _, holds, own = await self._stat_bound(put.path, version)
-        found = await self._set(put, session or own, version) if holds else None
+        async with self._turns.at(put.path):
+            _, holds, own = await self._stat_bound(put.path, version)
+            found = await self._set(put, session or own, version) if holds else None
         if found is None:
             raise BadVersion(put.path)
         if found.version.life != version.life:
@@ -318,18 +321,20 @@ class Writer:
         if path == ROOT:
             raise InvalidPath("the root '/' cannot be deleted")
         session = await self._check_guard(delete.guard)
-        native, own = -1, None
-        if delete.expected is not ANY:
-            expected = delete.expected
-            if isinstance(expected, Version):
-                stat, holds, own = await self._stat_bound(path, expected)
-                native = expected.native
-            else:
-                stat, holds = await self._stat(path), False
-            if stat is None:
-                raise _nothing_at(path)
-            if not holds:
-                raise BadVersion(path)
+        if delete.expected is ANY:
+            await self._delete_if(delete, -1, session, None)
+        elif isinstance(delete.expected, Version):
+            async with self._turns.at(path):
+                stat, holds, own = await self._stat_bound(path, delete.expected)
+                _check_found(path, stat, holds)
+                await self._delete_if(delete, delete.expected.native, session, own)
+        else:
+            _check_found(path, await self._stat(path), False)
+
+    async def _delete_if(
+        self, delete: Delete, native: int, session: int | None, own: int | None
+    ) -> None:
+        path = delete.path
         try:
             await self._send(self._client.op_delete(path, native), delete.guard, session or own)
         except SessionExpired:
@@ -348,6 +353,14 @@ class Writer:
 
 class _BesideRefused(Exception):
     """What had to happen in the same moment cannot: look again and try again."""
+
+
+def _check_found(path: str, stat: ZStat | None, holds: bool) -> None:
+    """Refuse to delete what is not there, or not as expected."""
+    if stat is None:
+        raise _nothing_at(path)
+    if not holds:
+        raise BadVersion(path)
 
 
 def _nothing_at(path: str) -> NotFound:

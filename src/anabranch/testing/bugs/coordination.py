@@ -44,7 +44,15 @@ async def release_without_version(self: Lock, _step: Step) -> bool:
 def token_reused(self: LockMachine, stat: Stat) -> Step | None:
     """The token is that of the node's own versions, which begin anew with each life."""
     step: Step | None = original("token_reused")(self, stat)
-    self._token = Revision(1, stat.version.native)
+    self._token = Revision(stat.version.epoch, stat.version.native)
+    return step
+
+
+@planted("token_is_a_revision", target="anabranch.metadata.lock_machine:LockMachine.created")
+def token_is_a_revision(self: LockMachine, stat: Stat) -> Step | None:
+    """The token is a point of history, of which two clients may have another view."""
+    step: Step | None = original("token_is_a_revision")(self, stat)
+    self._token = stat.revision
     return step
 
 
@@ -62,7 +70,8 @@ def trusts_value_of_other_session(self: LockMachine, node: Node | None) -> Step 
     if node is None or node.value != self.value:
         step: Step | None = original("trusts_value_of_other_session")(self, node)
         return step
-    self.state, self._stat, self._token = LockState.HELD, node.stat, node.stat.revision
+    self.state, self._stat = LockState.HELD, node.stat
+    self._token = Revision(node.stat.version.epoch, node.stat.version.life)
     return None
 
 

@@ -1,15 +1,13 @@
 """Planted bugs of the client for ZooKeeper, `anabranch.metadata.zookeeper`."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from anabranch.metadata.store import Guard, Version
 from anabranch.metadata.zookeeper.connection import ServerConnection
 from anabranch.metadata.zookeeper.link import Link
-from anabranch.metadata.zookeeper.replies import ZStat
-from anabranch.metadata.zookeeper.requests import Request
 from anabranch.metadata.zookeeper.session import Session
-from anabranch.metadata.zookeeper.writing import Writer
+from anabranch.metadata.zookeeper.turns import Turns
 from anabranch.testing.planted import original, planted
 
 
@@ -21,34 +19,14 @@ def zk_any_answer_renews(self: Session, now_s: float) -> None:
     original("zk_any_answer_renews")(self, now_s)
 
 
-@planted("zk_question_renews", target="anabranch.metadata.zookeeper.session:Session.duties")
-def zk_question_renews(self: Session, now_s: float, *, connected: bool) -> Any:
-    """What was sent counts as heard."""
-    found = original("zk_question_renews")(self, now_s, connected=connected)
-    if self._unanswered:
-        self._renewed_s = max(self._renewed_s, self._asked_s)
-    return found
-
-
-@planted("zk_guard_is_only_read", target="anabranch.metadata.zookeeper.writing:Writer._send")
-async def zk_guard_is_only_read(
-    self: Writer,
-    request: Request[Any],
-    _guard: Guard | None,
-    _session: int | None,
-    beside: tuple[Request[object], ...] = (),
-) -> Any:
-    """A guard is compared before the write, and not again in the same moment."""
-    return await original("zk_guard_is_only_read")(self, request, None, None, beside)
-
-
-@planted("zk_life_is_not_compared", target="anabranch.metadata.zookeeper.writing:Writer._stat_if")
-async def zk_life_is_not_compared(
-    self: Writer, path: str, version: Version
-) -> tuple[ZStat | None, bool]:
-    """A version is compared by its number, which begins anew in each life of a node."""
-    stat = await self._stat(path)
-    return stat, stat is not None and stat.version == version.native
+@planted(
+    "zk_removals_side_by_side",
+    target="anabranch.metadata.zookeeper.turns:Turns.at",
+)
+def zk_removals_side_by_side(self: Turns, path: str) -> Any:
+    """Two writes of one client compare the same life, and the second hits the next one."""
+    del self, path
+    return nullcontext()
 
 
 @planted(
@@ -69,26 +47,6 @@ def zk_lost_writes_are_repeated(self: Link, connection: ServerConnection) -> Non
         lost = connection.take_unanswered()
         original("zk_lost_writes_are_repeated")(self, connection)
         self._queue.extendleft(call for call in reversed(lost) if not call.once)
-
-
-@planted("zk_next_session_inherits", target="anabranch.metadata.zookeeper.link:Link._flush")
-def zk_next_session_inherits(self: Link) -> None:
-    """A write that was made for one session is sent in the next."""
-    for call in self._queue:
-        call.session = None
-    original("zk_next_session_inherits")(self)
-
-
-@planted(
-    "zk_session_loss_is_kept_quiet", target="anabranch.metadata.zookeeper.link:Link._session_lost"
-)
-def zk_session_loss_is_kept_quiet(self: Link, why: str) -> None:
-    """Nobody is told that the session is over."""
-    opened, self._closing = self._closing, True
-    try:
-        original("zk_session_loss_is_kept_quiet")(self, why)
-    finally:
-        self._closing = opened
 
 
 @planted(

@@ -118,7 +118,7 @@ class ModelCall:
                 self.begin(wire, self._first)
         while not self._messages:
             if self._cancelled:
-                raise asyncio.CancelledError  # as gRPC does
+                raise CallFailed("CANCELLED", "the call was ended here")
             if self._over is not None:
                 raise self._over
             if self._ended:

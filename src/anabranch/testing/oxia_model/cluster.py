@@ -48,6 +48,7 @@ class Cluster:
     def join(self, server: "ModelServer") -> None:
         """A server is up."""
         self.servers.append(server)
+        server.assigned()
         self._fill()
 
     def left(self, server: "ModelServer") -> None:

@@ -219,6 +219,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None:
         """There is no selector, hence no events."""
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator that is left behind by a world that has ended says nothing more."""
+        if self.is_running():
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+
     def _write_to_self(self) -> None:
         if threading.get_ident() != self._thread_id:
             raise Escape("a thread called into the simulated loop: put its work behind runtime")
