@@ -294,6 +294,8 @@ BOOKKEEPER_METADATA_RETRY_S_MAX: Final = 2.0
 LEDGER_ENTRIES_MAX: Final = 50_000
 LEDGER_BYTES_MAX: Final = 2048 * MIB
 LEDGER_AGE_S_MAX: Final = 4 * 3600
+MANAGED_LEDGERS_TEND_INTERVAL_S: Final = 120.0
+"""How often those that nobody writes to are looked at: for their age, and for what may go."""
 ENTRY_CACHE_BYTES_MAX: Final = 128 * MIB
 CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 """An acknowledgement without a receipt is durable within this time."""
@@ -307,6 +309,10 @@ CURSOR_ENTRY_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 CURSOR_LEDGER_ENTRIES_MAX: Final = 50_000
 CURSOR_LEDGER_BYTES_MAX: Final = 64 * MIB
 """A cursor goes on to another ledger, or back to its node, once it has one of these."""
+DOCUMENT_COMPRESSED_ABOVE_BYTES: Final = 16 * KIB
+"""Documents of managed ledgers and cursors that are compressed, where that is asked for."""
+DOCUMENT_BYTES_MAX: Final = 64 * MIB
+"""The largest such document that is unpacked."""
 ACK_SET_WORDS_MAX: Final = 8 * KIB
 """64-bit words of one batch's bitmap: more messages than fit the largest entry."""
 CURSOR_CLAIM_TRIES_MAX: Final = 10

@@ -8,9 +8,9 @@ import pulsar
 import pytest
 
 from anabranch.client import Batching, Client
-from anabranch.client.compression import COMPRESSIONS
 from anabranch.testing.servers import anabranch_standalone, pulsar_client, pulsar_standalone
 from anabranch.testing.servers.standalone import Standalone
+from anabranch.wire.compression import COMPRESSIONS
 
 RECEIVE_MS = 10_000
 STOCK = {

@@ -146,6 +146,9 @@ class AgainstASet(RuleBasedStateMachine):
             assert found == (None if expected is None else words_of_bits(expected))
         pending = [p for p in self.existing if p not in self.acknowledged]
         assert self.state.backlog() == len(pending)
+        for number, position in enumerate(pending, start=1):
+            assert self.state.pending_position(number) == position
+        assert self.state.pending_position(len(pending) + 1) >= self.chain.last_confirmed
         following = self.state.next_unacknowledged(EARLIEST)
         if pending:
             assert following == pending[0]

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.client.batch_acks import BatchAcks, acked_id
-from anabranch.client.compression import COMPRESSIONS, compression_number
 from anabranch.client.in_flight import InFlight, Op
 from anabranch.client.packing import Outgoing, Packer, bits_of, unpack, words_of
 from anabranch.client.room import Room
 from anabranch.ids import Position
 from anabranch.wire import AckedId
 from anabranch.wire import Message as Delivered
+from anabranch.wire.compression import COMPRESSIONS, compression_number
 
 SIZES = [1, 3, 70, 64]
 acknowledgements = st.tuples(st.integers(0, 3), st.integers(0, 69), st.booleans())

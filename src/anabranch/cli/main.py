@@ -5,7 +5,16 @@ import sys
 import typer
 
 from anabranch import __version__
-from anabranch.cli import config, doctor, ledgers, messages, metadata, standalone, verify
+from anabranch.cli import (
+    config,
+    doctor,
+    ledgers,
+    managed_ledgers,
+    messages,
+    metadata,
+    standalone,
+    verify,
+)
 from anabranch.errors import AnabranchError
 
 # Plain help: boxes cut long flags and defaults short on a narrow terminal.
@@ -18,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.add_typer(ledgers.app, name="ledgers")
+app.add_typer(managed_ledgers.app, name="managed-ledger")
 app.add_typer(verify.app, name="verify")
 app.add_typer(metadata.app, name="metadata")
 

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from anabranch import limits
 from anabranch.client.attachment import Attachment
-from anabranch.client.compression import Compression
 from anabranch.client.connection import BrokerConnection
 from anabranch.client.consumer import Consumer
 from anabranch.client.message import EARLIEST, LATEST, MessageId
@@ -28,6 +27,7 @@ from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import FailureSink, Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import encode, requests
+from anabranch.wire.compression import Compression
 
 _DEFAULT_BATCHING = Batching()
 _log = get_logger("client")

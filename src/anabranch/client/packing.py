@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch import limits
-from anabranch.client.compression import compress, decompress
 from anabranch.client.message import Message, MessageId
 from anabranch.errors import ConfigError, InputError, ProtocolError
 from anabranch.generated import pulsar_api_pb2 as pb
@@ -18,6 +17,7 @@ from anabranch.wire import (
     verify_checksum,
 )
 from anabranch.wire import Message as Delivered
+from anabranch.wire.compression import compress, decompress
 
 _BITS = 64
 _WORD = 2**_BITS - 1

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from anabranch import limits
 from anabranch.client.answers import Answer, fail_all
 from anabranch.client.attachment import Attachment
-from anabranch.client.compression import compression_number
 from anabranch.client.connection import BrokerConnection, BrokerRefused
 from anabranch.client.in_flight import InFlight, Op
 from anabranch.client.message import MessageId
@@ -24,6 +23,7 @@ from anabranch.generated.pulsar_api_pb2 import ServerError
 from anabranch.ids import TopicName
 from anabranch.runtime.network import Buffer
 from anabranch.wire import SendReceipt, encode, requests, send_frame
+from anabranch.wire.compression import compression_number
 
 if TYPE_CHECKING:
     from anabranch.client.client import Client

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from anabranch import limits
-from anabranch.client.compression import Compression
 from anabranch.errors import ConfigError
 from anabranch.generated import pulsar_api_pb2 as pb
 from anabranch.generated.pulsar_api_pb2 import CommandSubscribe
+from anabranch.wire.compression import Compression
 
 SubscriptionType = Literal["exclusive", "shared", "failover", "key_shared"]
 InitialPosition = Literal["latest", "earliest"]

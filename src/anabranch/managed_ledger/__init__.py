@@ -1,5 +1,6 @@
 """Ledger chains, cursors, retention, entry cache, ledger ids, schema storage."""
 
+from anabranch.managed_ledger.compressed_documents import DocumentCompression
 from anabranch.managed_ledger.cursor import Cursor
 from anabranch.managed_ledger.entry_search import newest_matching
 from anabranch.managed_ledger.environment import ManagedLedgerConfig
@@ -11,6 +12,7 @@ from anabranch.managed_ledger.schemas import SchemaStorage, StoredSchema
 
 __all__ = [
     "Cursor",
+    "DocumentCompression",
     "ManagedLedger",
     "ManagedLedgerConfig",
     "ManagedLedgers",

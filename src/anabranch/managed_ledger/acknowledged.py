@@ -240,6 +240,19 @@ class Acknowledged:
             position = chain.next_position(Position(position.ledger_id, end))
         return position
 
+    def pending_position(self, number: int) -> Position:
+        """The entry that is pending as the `number`-th one; the last of all if fewer are."""
+        position = self.mark_delete
+        for ledger_id, first, last in self.ranges():
+            pending = self._chain.entries_between(position, Position(ledger_id, first - 1))
+            if pending >= number:
+                break
+            number -= pending
+            position = Position(ledger_id, last)
+        if number > self._chain.entries_between(position, self._chain.last_confirmed):
+            return max(position, self._chain.last_confirmed)
+        return self._chain.position_after(position, number)
+
     def backlog(self) -> int:
         """How many entries are not acknowledged."""
         chain = self._chain

@@ -22,15 +22,15 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.ids import Position
-from anabranch.ledgers.stamps import RESERVED_PREFIXES, is_reserved
+from anabranch.ledgers.stamps import is_reserved
 from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.managed_ledger.cursor_properties import check_properties_size, refuse_reserved
 from anabranch.managed_ledger.stored_cursor import StoredCursor
 from anabranch.telemetry import get_logger
 
 _log = get_logger("managed_ledger")
 _FLUSH_DELAY_S = limits.CURSOR_FLUSH_INTERVAL_S / 2
 """Leaves the other half of the promised time for the write itself."""
-_PROPERTY_OVERHEAD_BYTES = 24
 
 FlushDone = Callable[[Exception | None], None]
 
@@ -44,35 +44,6 @@ class CursorHooks:
     """Another owner wrote the node, or it is unknown what the node holds."""
     moved: Callable[[Position, Position], None]
     """The durable mark moved from one position to another."""
-
-
-def check_properties_size(names: Iterable[str], values: Iterable[str] = ()) -> None:
-    """Refuse properties that would not fit a cursor's node.
-
-    Raises:
-        InputError: saying by how much.
-    """
-    size = sum(len(name.encode()) + _PROPERTY_OVERHEAD_BYTES for name in names)
-    size += sum(len(value.encode()) for value in values)
-    if size > limits.CURSOR_PROPERTIES_BYTES_MAX:
-        raise InputError(
-            f"the properties of a cursor take {size} bytes; "
-            f"at most {limits.CURSOR_PROPERTIES_BYTES_MAX} are allowed"
-        )
-
-
-def refuse_reserved(names: Iterable[str]) -> None:
-    """Refuse properties that only the system writes.
-
-    Raises:
-        InputError: naming the first.
-    """
-    for name in names:
-        if is_reserved(name):
-            raise InputError(
-                f"the property {name!r} of a cursor is reserved: names that begin with "
-                f"{' or '.join(RESERVED_PREFIXES)} belong to the system"
-            )
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
@@ -168,6 +139,22 @@ class Cursor:
         """
         if self._state.acknowledge_cumulative(position, ack_set):
             self._changed()
+
+    def skip(self, count: int) -> int:
+        """Pass over the next `count` entries that are not acknowledged; return how many there were.
+
+        Raises:
+            InputError: if the count is below 1.
+        """
+        if count < 1:
+            raise InputError(f"cannot skip {count} entries; at least 1 is needed")
+        before = self.backlog()
+        self.acknowledge_cumulative(self._state.pending_position(count))
+        return before - self.backlog()
+
+    def clear(self) -> int:
+        """Pass over everything up to the last entry; return how much was not acknowledged."""
+        return self.skip(max(self.backlog(), 1))
 
     def reset(self, position: Position, ack_set: Sequence[int] = ()) -> None:
         """Continue with `position` as if nothing from there on had been acknowledged.

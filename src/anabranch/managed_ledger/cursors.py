@@ -5,17 +5,21 @@ from dataclasses import replace
 from typing import Literal
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, BadVersion, ConflictError, NotFound
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    ConflictError,
+    Corruption,
+    Fenced,
+    NotFound,
+)
 from anabranch.ids import Position, decode_segment, encode_segment
 from anabranch.ledgers.stamps import LedgerPlace
+from anabranch.ledgers.store import Entry, LedgerReader
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain
-from anabranch.managed_ledger.cursor import (
-    Cursor,
-    CursorHooks,
-    check_properties_size,
-    refuse_reserved,
-)
+from anabranch.managed_ledger.cursor import Cursor, CursorHooks
+from anabranch.managed_ledger.cursor_properties import check_properties_size, refuse_reserved
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import (
     IN_NODE,
@@ -28,13 +32,27 @@ from anabranch.managed_ledger.formats import (
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.owned_node import OwnedNode
 from anabranch.managed_ledger.stored_cursor import StoredCursor
-from anabranch.metadata.store import ABSENT, Node
+from anabranch.metadata.store import ABSENT, Expected, Node
 from anabranch.telemetry import get_logger
 
 _log = get_logger("managed_ledger")
 
 Initial = Literal["latest", "earliest"] | Position
 """Where a new cursor begins; a position is the first entry it wants."""
+
+
+async def newest_readable(reader: LedgerReader) -> Entry | None:
+    """The last entry of a cursor's ledger, or the last before it that is not damaged.
+
+    Each holds a whole state: an older one brings messages again, but loses none.
+    """
+    for entry_id in range(reader.last_entry_id, -1, -1):
+        try:
+            entries = await reader.read(entry_id, entry_id, max_bytes=limits.CURSOR_ENTRY_BYTES_MAX)
+        except Corruption:
+            continue
+        return entries[0]
+    return None
 
 
 class Cursors:
@@ -80,19 +98,18 @@ class Cursors:
         refuse_reserved(cursor_properties)
         check_properties_size([*properties, *cursor_properties], cursor_properties.values())
         state = self._new_state(initial)
-        node = OwnedNode(self._env.metadata, self._path(name), ABSENT)
+        node = self._owned(self._path(name), ABSENT)
         value = encode_cursor(state, properties, cursor_properties)
         assert value is not None, "a new cursor has nothing but properties"
         try:
-            stat = await self._env.metadata.put(node.path, value, ABSENT)
-        except BadVersion:
+            await node.write(value)
+        except Fenced:
             # The previous owner created it after our load; it was not acknowledged to anybody
             # there, but what it says is as good as what we would write.
             return await self._adopt(name)
         # Whoever takes over lists the cursors after publishing the chain: if the chain is still
         # ours now, they see this cursor; if not, they may trim without it.
         await self._owner.check()
-        node = OwnedNode(self._env.metadata, node.path, stat.version)
         cursor = Cursor(
             name,
             state,
@@ -162,6 +179,9 @@ class Cursors:
     def _path(self, name: str) -> str:
         return f"{self._owner.path}/{encode_segment(name)}"
 
+    def _owned(self, path: str, expected: Expected) -> OwnedNode:
+        return OwnedNode(self._env.metadata, path, expected, self._env.config.cursor_compression)
+
     def _new_state(self, initial: Initial) -> Acknowledged:
         state = Acknowledged(self._chain, self._chain.last_confirmed)
         if initial == "earliest":
@@ -190,8 +210,9 @@ class Cursors:
                 document, lost = await self._read_cursor_ledger(name, document)
             state = restore_acknowledged(document, self._chain)
             value = encode_cursor(state, document.properties, document.cursor_properties)
+            stored = self._env.config.cursor_compression.pack(value) if value else node.value
             try:
-                stat = await self._env.metadata.put(path, value or node.value, node.stat.version)
+                stat = await self._env.metadata.put(path, stored, node.stat.version)
             except BadVersion:
                 node = await self._env.metadata.get(path)
                 continue
@@ -206,7 +227,7 @@ class Cursors:
             if named.ledger_id >= 0 and value is not None:
                 await discard_ledger(self._env.ledgers, named)
                 named = IN_NODE
-            owned = OwnedNode(self._env.metadata, path, stat.version)
+            owned = self._owned(path, stat.version)
             self.by_name[name] = Cursor(
                 name,
                 state,
@@ -229,10 +250,18 @@ class Cursors:
         try:
             place = LedgerPlace(node.cursor_ledger_id, node.stamp)
             reader = await self._env.ledgers.open(place)
-            last = reader.last_entry_id
-            if last >= 0:
-                entries = await reader.read(last, last, max_bytes=limits.CURSOR_ENTRY_BYTES_MAX)
-                return decode_position_entry(bytes(entries[0].payload), node, name), False
+            found = await newest_readable(reader)
+            if found is not None:
+                if found.entry_id < reader.last_entry_id:
+                    _log.warning(
+                        "cursor_ledger_damaged",
+                        cursor=name,
+                        owner=self._owner.path,
+                        ledger=reader.ledger_id,
+                        entry=reader.last_entry_id,
+                        goes_on_from_entry=found.entry_id,
+                    )
+                return decode_position_entry(bytes(found.payload), node, name), False
         except NotFound:
             # Or the previous owner has just gone on to another one: writing the node tells.
             pass

@@ -6,6 +6,7 @@ from anabranch import limits
 from anabranch.errors import ConfigError
 from anabranch.ledgers.clusters import StorageClusters
 from anabranch.managed_ledger.cache import EntryCache
+from anabranch.managed_ledger.compressed_documents import DocumentCompression
 from anabranch.managed_ledger.retention import Retention
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
@@ -21,6 +22,9 @@ class ManagedLedgerConfig:
     """A ledger gets no more entries once it has one of these."""
     retention: Retention = field(default_factory=Retention)
     entry_cache_bytes_max: int = limits.ENTRY_CACHE_BYTES_MAX
+    chain_compression: DocumentCompression = field(default_factory=DocumentCompression)
+    cursor_compression: DocumentCompression = field(default_factory=DocumentCompression)
+    """How the nodes of chains and of cursors are written; all forms are read."""
 
     def __post_init__(self) -> None:
         for name, value in (

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidName
 from anabranch.journal import Pressure
 from anabranch.ledgers.clusters import StorageClusters
@@ -48,6 +49,7 @@ class ManagedLedgers:
         )
         self._open: dict[str, ManagedLedger] = {}
         self._busy: dict[str, asyncio.Task[ManagedLedger]] = {}
+        self._tending = False
 
     @property
     def pressure(self) -> Pressure:
@@ -118,9 +120,23 @@ class ManagedLedgers:
                 await ledger.close()
                 raise
             self._open[name] = ledger
+            self._tend_from_now_on()
             return ledger
         finally:
             del self._busy[name]
+
+    def _tend_from_now_on(self) -> None:
+        if not self._tending:
+            self._tending = True
+            self._tasks.spawn("tend managed ledgers", self._tend())
+
+    async def _tend(self) -> None:
+        while True:
+            await asyncio.sleep(limits.MANAGED_LEDGERS_TEND_INTERVAL_S)
+            for number, ledger in enumerate(list(self._open.values()), start=1):
+                ledger.tend()
+                if number % limits.LEDGER_UPKEEP_SLICE == 0:
+                    await asyncio.sleep(0)
 
     def _released(self, name: str) -> None:
         # A name is opened again only after its last object was closed, so this is the one.

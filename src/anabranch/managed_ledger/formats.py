@@ -22,9 +22,8 @@ from anabranch.ledgers.stamps import (
 )
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
+from anabranch.managed_ledger.compressed_documents import unpack
 
-_COMPRESSED_MAGIC = b"\x47\x78"
-"""No protocol buffer begins so; Pulsar marks compressed documents by it."""
 IN_NODE = LedgerPlace(-1, NO_STAMP)
 """The cursor ledger of a cursor whose position is in its node."""
 _RUN_OF_ONES = re.compile("1+")
@@ -60,11 +59,6 @@ class CursorDocument:
 
 
 def _parse(kind: type[M], value: bytes, what: str) -> M:
-    if value.startswith(_COMPRESSED_MAGIC):
-        raise FormatError(
-            f"{what} is compressed (magic 0x4778), which is not supported; have its writer "
-            "store it uncompressed"
-        )
     try:
         message = kind.FromString(value)
     except DecodeError as error:
@@ -91,7 +85,8 @@ def decode_chain(value: bytes, name: str) -> ChainDocument:
     Raises:
         FormatError: if it is something else, or its ledgers are not in rising order.
     """
-    info = _parse(pb.ManagedLedgerInfo, value, f"managed ledger {name}")
+    what = f"managed ledger {name}"
+    info = _parse(pb.ManagedLedgerInfo, unpack(value, what), what)
     spans = []
     for ledger in info.ledgerInfo:
         known = (ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp)
@@ -155,7 +150,8 @@ def decode_cursor(value: bytes, name: str) -> CursorDocument:
     Raises:
         FormatError: if it is something else.
     """
-    info = _parse(pb.ManagedCursorInfo, value, f"cursor {name}")
+    what = f"cursor {name}"
+    info = _parse(pb.ManagedCursorInfo, unpack(value, what), what)
     mark_delete = None
     if info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId"):
         mark_delete = Position(info.markDeleteLedgerId, info.markDeleteEntryId)

@@ -7,7 +7,7 @@ has been seen, or the outcome of a write is unknown, nothing more is accepted.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from anabranch.errors import (
     AlreadyClosed,
@@ -25,9 +25,10 @@ from anabranch.managed_ledger.cursor import Cursor, CursorHooks
 from anabranch.managed_ledger.cursors import Cursors, Initial
 from anabranch.managed_ledger.entry_reader import EntryReader
 from anabranch.managed_ledger.environment import Environment
-from anabranch.managed_ledger.opening import OpenedChain, discard_ledger
+from anabranch.managed_ledger.opening import OpenedChain
 from anabranch.managed_ledger.published_chain import PublishedChain
-from anabranch.managed_ledger.retention import removable
+from anabranch.managed_ledger.retention import Retention
+from anabranch.managed_ledger.trimming import Trimming
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.serial_work import SerialWork
 from anabranch.runtime.tasks import Tasks
@@ -35,6 +36,8 @@ from anabranch.telemetry import get_logger
 
 _log = get_logger("managed_ledger")
 T = TypeVar("T")
+_MIGRATED: Final = "migrated"
+"""Pulsar's name of the property."""
 
 
 class ManagedLedger:
@@ -47,7 +50,6 @@ class ManagedLedger:
         """Called at most once per turn of the event loop after entries became durable."""
         self.on_failure: Callable[[Exception], None] | None = None
         """Called once when appending has failed or another owner took over: close it."""
-        self.retention = env.config.retention
         self._env = env
         self._published = PublishedChain(opened, env)
         self._chain = opened.chain
@@ -65,7 +67,6 @@ class ManagedLedger:
         self._opened_s = env.runtime.clock.monotonic_s()
         self._wake_scheduled = False
         self._rolling = False
-        self._trimming = False
         self._closing: asyncio.Task[None] | None = None
         self._appender = Appender(
             self._became_durable,
@@ -77,6 +78,10 @@ class ManagedLedger:
         )
         hooks = CursorHooks(self._spawn, self._fail, self._cursor_moved)
         self._cursors = Cursors(opened.node, opened.chain, env, hooks)
+        self._trimming = Trimming(
+            self._published, self._cursors, self._reader, env, self._alone, self._spawn
+        )
+        self.trim = self._trimming.trim
         self.transient_cursor = self._cursors.transient
         self.release_cursor = self._cursors.release
         if opened.writer is None:
@@ -104,6 +109,20 @@ class ManagedLedger:
     def terminated(self) -> Position | None:
         """The last entry there will ever be; None while more may come."""
         return self._published.document.terminated
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether it was ended because it goes on elsewhere."""
+        return self.terminated is not None and self.properties.get(_MIGRATED) == "true"
+
+    @property
+    def retention(self) -> Retention:
+        """How long acknowledged ledgers are kept."""
+        return self._trimming.retention
+
+    @retention.setter
+    def retention(self, retention: Retention) -> None:
+        self._trimming.retention = retention
 
     @property
     def error(self) -> Exception | None:
@@ -160,11 +179,14 @@ class ManagedLedger:
 
     def _wake(self) -> None:
         self._wake_scheduled = False
+        self._roll_if_old()
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def _roll_if_old(self) -> None:
         age_s = self._env.runtime.clock.monotonic_s() - self._opened_s
         if age_s >= self._env.config.ledger_age_s_max and self._chain.open_entries:
             self._roll_soon()
-        if self.on_durable is not None:
-            self.on_durable()
 
     def _report_failure(self, error: Exception) -> None:
         _log.warning("appends_refused", name=self.name, error=str(error))
@@ -222,7 +244,7 @@ class ManagedLedger:
         self._opened_s = self._env.runtime.clock.monotonic_s()
         # What waited may fill the new ledger at once and ask for the next roll.
         self._appender.start(writer)
-        self._trim_soon()
+        self._trimming.soon()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -285,52 +307,18 @@ class ManagedLedger:
             NotFound: if there is none of that name.
         """
         await self._alone(lambda: self._cursors.delete(name))
-        self._trim_soon()
+        self._trimming.soon()
 
     # --- trimming and the end -----------------------------------------------------------------
 
-    async def trim(self) -> int:
-        """Remove ledgers that every cursor has passed and retention does not keep.
-
-        Returns:
-            How many were removed; never the one being written.
-        """
-        await self._cursors.flush()
-        return await self._alone(self._trim)
-
-    def _removable(self) -> int:
-        now_ms = self._env.runtime.clock.wall_ms()
-        return removable(self._chain, self._cursors.slowest(), self.retention, now_ms)
-
-    async def _trim(self) -> int:
-        count = self._removable()
-        if not count:
-            return 0
-        removed = await self._published.unlink_oldest(count)
-        self._reader.forget_below(self._chain.lowest_id)
-        self._cursors.forget_trimmed()
-        for place in removed:
-            await discard_ledger(self._env.ledgers, place)
-        return count
-
-    def _trim_soon(self) -> None:
-        if not self._trimming and self._closing is None and self._removable():
-            self._trimming = True
-            self._spawn("trim", self._trim_in_background())
-
-    async def _trim_in_background(self) -> None:
-        try:
-            await self._alone(self._trim)
-        except AlreadyClosed:
-            return
-        except AnabranchError as error:
-            _log.warning("not_trimmed", name=self.name, error=str(error))
-        finally:
-            self._trimming = False
+    def tend(self) -> None:
+        """Begin what only time brings: to end an old ledger, to remove one kept long enough."""
+        if self.is_usable:
+            self._roll_if_old()
+            self._trimming.soon()
 
     def _cursor_moved(self, before: Position, after: Position) -> None:
-        if self._chain.closed and before < self._chain.closed[0].last <= after:
-            self._trim_soon()
+        self._trimming.cursor_moved(before, after)
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> None:
         """Set properties durably; None removes one, those not named stay."""
@@ -338,15 +326,23 @@ class ManagedLedger:
 
     async def terminate(self) -> Position:
         """End the log durably after what is in flight; return its last entry. Idempotent."""
+        return await self._terminate({})
 
+    async def migrate(self) -> Position:
+        """Terminate it and mark it, in one write, as one that goes on elsewhere. Idempotent."""
+        return await self._terminate({_MIGRATED: "true"})
+
+    async def _terminate(self, properties: Mapping[str, str]) -> Position:
         async def operation() -> Position:
             if self.terminated is not None:
+                if not properties.items() <= self.properties.items():
+                    await self._published.set_properties(properties)
                 return self.terminated
             if self._appender.error is not None:
                 raise self._appender.error
             self._appender.pause()
             try:
-                position = await self._published.terminate()
+                position = await self._published.terminate(properties)
             except AnabranchError as error:
                 self._fail(error)
                 raise
@@ -377,6 +373,7 @@ class ManagedLedger:
         """Finish what is in flight, store every acknowledgement, let go of everything."""
         if self._closing is None:
             self._appender.refuse(AlreadyClosed(f"managed ledger {self.name} is closed"))
+            self._trimming.stop()
             self._closing = self._work.submit(self._close)
         await asyncio.shield(self._closing)
         await self._tasks.close()

@@ -81,11 +81,12 @@ async def _read(name: str, env: Environment, *, create: bool) -> tuple[OwnedNode
     path = f"{MANAGED_LEDGERS}/{name}"
     found = await env.metadata.get(path)
     if found is not None:
-        node = OwnedNode(env.metadata, path, found.stat.version)
+        node = OwnedNode(env.metadata, path, found.stat.version, env.config.chain_compression)
         return node, decode_chain(found.value, name)
     if not create:
         raise NotFound(f"there is no managed ledger {name}")
-    return OwnedNode(env.metadata, path, ABSENT), ChainDocument()
+    new = OwnedNode(env.metadata, path, ABSENT, env.config.chain_compression)
+    return new, ChainDocument()
 
 
 def _newest_id(document: ChainDocument) -> int:

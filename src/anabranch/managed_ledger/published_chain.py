@@ -81,12 +81,14 @@ class PublishedChain:
         )
         return self._env.runtime.clock.wall_ms()
 
-    async def terminate(self) -> Position:
-        """Close the open ledger for good."""
+    async def terminate(self, properties: Mapping[str, str]) -> Position:
+        """Close the open ledger for good, and set some properties in the same write."""
         closed_ms = await self.close_writer()
         spans = (*self.chain.closed, self.chain.closing_span(closed_ms))
         position = self.chain.last_confirmed
-        await self._publish(replace(self.document, spans=spans, terminated=position))
+        merged = {**self.document.properties, **properties}
+        ended = replace(self.document, spans=spans, terminated=position, properties=merged)
+        await self._publish(ended)
         self.chain.roll(closed_ms, None)
         self.writer = None
         return position

@@ -7,7 +7,7 @@ conditional write of the node, so that of two writers one reads again and nothin
 from dataclasses import dataclass
 
 from anabranch import limits
-from anabranch.errors import BadVersion, ConflictError, Fenced, FormatError, NotFound
+from anabranch.errors import BadVersion, ConflictError, Fenced, FormatError, InputError, NotFound
 from anabranch.ids import Position
 from anabranch.ledgers.clusters import CreatedLedger, StorageClusters
 from anabranch.managed_ledger.durable_append import append_durably
@@ -28,6 +28,8 @@ SCHEMAS = "/schemas"
 _VERSION_BYTES = 8
 _NOWHERE = Position(-1, -1)
 """What the first version's entry says of its own place, which it cannot know."""
+_DELETED_HASH = b""
+"""Of a version that says that there is no schema; the hash of a schema is never empty."""
 
 
 def version_bytes(version: int) -> bytes:
@@ -65,15 +67,31 @@ class SchemaStorage:
         """Add a version, unless one with this hash is there; return its number.
 
         Raises:
-            InputError: if the schema cannot be stored.
+            InputError: if the schema cannot be stored, or has no hash.
             ConflictError: if others keep adding versions.
         """
-        data = encode_info(info)
+        if not schema_hash:
+            raise InputError(f"a version of schema {schema_id} needs a hash; an empty one deletes")
+        return await self._put(schema_id, encode_info(info), schema_hash)
+
+    async def mark_deleted(self, schema_id: str, user: str, timestamp_ms: int) -> int | None:
+        """Add a version that says that there is no schema any more; older ones stay readable.
+
+        Returns:
+            Its number, or None if there is no schema.
+        """
+        if await self.get(schema_id) is None:
+            return None
+        info = SchemaInfo(schema_id, 0, b"", user, timestamp_ms, deleted=True)
+        return await self._put(schema_id, encode_info(info), _DELETED_HASH)
+
+    async def _put(self, schema_id: str, data: bytes, schema_hash: bytes) -> int:
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             index, expected = await self._locate(schema_id)
-            for entry in index:
-                if entry.hash == schema_hash:
-                    return entry.version
+            if (known := _version_of(index, schema_hash)) is not None:
+                return known
+            if schema_hash == _DELETED_HASH and index and not _living(index):
+                return index[-1].version
             version = index[-1].version + 1 if index else 0
             before = index or (IndexEntry(version, _NOWHERE, schema_hash),)
             created, position = await self._write(schema_id, encode_entry(data, before))
@@ -96,15 +114,24 @@ class SchemaStorage:
         )
 
     async def get(self, schema_id: str, version: int | None = None) -> StoredSchema | None:
-        """Return a version, the newest one if none is named, or None if there is no such."""
+        """Return a version, or None if there is no such.
+
+        If none is named the newest, and None if the schema was marked as deleted.
+        """
         index, _ = await self._locate(schema_id)
-        wanted = [entry for entry in index if version is None or entry.version == version]
+        among = _living(index)[-1:] if version is None else index
+        wanted = [entry for entry in among if version is None or entry.version == version]
         return await self._read(schema_id, wanted[-1]) if wanted else None
 
-    async def versions(self, schema_id: str) -> list[StoredSchema]:
-        """Return all versions, oldest first."""
+    async def find(self, schema_id: str, schema_hash: bytes) -> int | None:
+        """Return the number of the version with this hash; None if there is none."""
         index, _ = await self._locate(schema_id)
-        return [await self._read(schema_id, entry) for entry in index]
+        return _version_of(index, schema_hash)
+
+    async def versions(self, schema_id: str) -> list[StoredSchema]:
+        """Return all versions since the schema was last marked as deleted, oldest first."""
+        index, _ = await self._locate(schema_id)
+        return [await self._read(schema_id, entry) for entry in _living(index)]
 
     async def delete(self, schema_id: str) -> int:
         """Remove a schema with all its versions; return how many there were.
@@ -148,6 +175,16 @@ class SchemaStorage:
         found = await reader.read(number, number, max_bytes=limits.MESSAGE_BYTES_MAX)
         data = decode_entry(bytes(found[0].payload), what)
         return StoredSchema(entry.version, decode_info(data, what))
+
+
+def _living(index: tuple[IndexEntry, ...]) -> tuple[IndexEntry, ...]:
+    """The versions after the last one that marks a deletion."""
+    ends = [at for at, entry in enumerate(index, start=1) if entry.hash == _DELETED_HASH]
+    return index[ends[-1] :] if ends else index
+
+
+def _version_of(index: tuple[IndexEntry, ...], schema_hash: bytes) -> int | None:
+    return next((e.version for e in _living(index) if e.hash == schema_hash), None)
 
 
 def _path(schema_id: str) -> str:

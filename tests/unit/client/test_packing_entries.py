@@ -9,12 +9,12 @@ import pytest
 
 from anabranch import limits
 from anabranch.client import Compression, Message
-from anabranch.client.compression import COMPRESSIONS, compress, compression_number, decompress
 from anabranch.client.packing import Outgoing, Packer, bits_of, messages_charged, unpack, words_of
 from anabranch.errors import ConfigError, InputError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import EncryptionKeys, MessageMetadata
 from anabranch.wire import Message as Delivered
 from anabranch.wire import build_entry, parse_entry
+from anabranch.wire.compression import COMPRESSIONS, compress, compression_number, decompress
 
 TEXT = b"a river that leaves, runs beside, and comes back; " * 50
 PACKED = [name for name in COMPRESSIONS if name != "none"]
@@ -53,6 +53,9 @@ def test_formats_are_those_of_the_plain_libraries() -> None:
     assert lz4.block.decompress(compress(1, TEXT), uncompressed_size=len(TEXT)) == TEXT
     assert decompress(1, lz4.block.compress(TEXT, store_size=False), len(TEXT)) == TEXT
     assert zlib.decompress(compress(2, TEXT)) == TEXT
+    unfinished = zlib.compressobj()
+    flushed = unfinished.compress(TEXT) + unfinished.flush(zlib.Z_SYNC_FLUSH)
+    assert decompress(2, flushed, len(TEXT)) == TEXT, "Pulsar's Java client writes no end"
     assert compress(3, TEXT)[:4] == b"\x28\xb5\x2f\xfd", "a frame of zstd begins so"
     assert compress(4, b"abcd")[0] == 4, "raw snappy begins with the length"
 
@@ -84,7 +87,7 @@ def test_a_missing_library_names_the_extra() -> None:
     program = """
 import sys
 sys.modules["cramjam"] = None
-from anabranch.client.compression import compression_number
+from anabranch.wire.compression import compression_number
 from anabranch.errors import ConfigError
 assert compression_number("zlib") == 2
 for name in ("lz4", "zstd", "snappy"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import (
     AlreadyClosed,
     NotFound,
@@ -22,6 +23,14 @@ Append = Callable[[ManagedLedger, bytes], "asyncio.Future[Position]"]
 AppendAll = Callable[[ManagedLedger, int], "asyncio.Future[list[Position]]"]
 
 
+async def eventually(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it has not happened within 10 s")
+
+
 async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[Entry]:
     found: list[Entry] = []
     while batch := await ledger.read(start, 7, 1 << 20):
@@ -30,6 +39,7 @@ async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[En
     return found
 
 
+@pytest.mark.goal("core.L6", part="delete", broken_by="deleted_log_keeps_its_ledgers")
 async def test_absent_and_deleted(world: World, append_all: AppendAll) -> None:
     broker = world.broker(SMALL)
     with pytest.raises(NotFound):
@@ -79,6 +89,27 @@ async def test_terminate_is_durable_and_idempotent(
         await append(again, b"x")
     assert len(await read_all(again)) == 3
     assert again.is_usable
+
+
+@pytest.mark.goal("core.L6", part="migrated", broken_by="migration_is_not_marked")
+async def test_migrated_log_has_ended_and_says_that_it_goes_on(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open()
+    await ledger.set_properties({"k": "v"})
+    positions = await append_all(ledger, 3)
+    assert not ledger.is_migrated
+    assert await ledger.migrate() == positions[-1]
+    assert await ledger.migrate() == positions[-1]
+    again = await world.open()
+    for found in (ledger, again):
+        assert found.is_migrated
+        assert found.terminated == positions[-1]
+        assert found.properties == {"k": "v", "migrated": "true"}
+    await again.set_properties({"migrated": None})
+    assert not again.is_migrated, "it ended, and that is all"
+    assert await again.migrate() == positions[-1], "marked though it had ended before"
+    assert (await world.open()).is_migrated
 
 
 async def test_terminated_while_empty(world: World) -> None:
@@ -152,6 +183,38 @@ async def test_retention_keeps_what_was_acknowledged(world: World, append_all: A
     ledger.retention = Retention()
     await ledger.trim()
     assert [span.entries for span in ledger.ledgers] == [5]
+
+
+@pytest.mark.goal("core.L6", part="trim by retention", broken_by="retention_time_is_forever")
+async def test_retention_ends_with_time(world: World, append_all: AppendAll) -> None:
+    ledger = await world.open(SMALL)
+    ledger.retention = Retention(time_ms=60_000, size_bytes=-1)
+    await append_all(ledger, 25)
+    assert await ledger.trim() == 0
+    ledger.retention = Retention(time_ms=1, size_bytes=-1)
+    await asyncio.sleep(0.01)
+    ledger.tend()
+    await eventually(lambda: len(ledger.ledgers) == 1)
+    assert [span.entries for span in ledger.ledgers] == [5]
+
+
+@pytest.mark.goal("core.L6", part="roll by time", broken_by="idle_ledger_stays")
+async def test_ledger_that_nobody_writes_to_ends_and_goes(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MANAGED_LEDGERS_TEND_INTERVAL_S", 0.02)
+    ledger = await world.open(ManagedLedgerConfig(ledger_age_s_max=0.1))
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 3)
+    (only,) = ledger.ledgers
+    await eventually(lambda: len(ledger.ledgers) > 1)
+    await asyncio.sleep(0.25)
+    assert [span.entries for span in ledger.ledgers] == [3, 0], "an empty one does not roll"
+    cursor.acknowledge_cumulative(positions[-1])
+    await eventually(lambda: only.ledger_id not in world.ledgers.ledgers)
+    assert [span.entries for span in ledger.ledgers] == [0]
+    await ledger.close()
+    ledger.tend()
 
 
 async def test_reader_of_a_trimmed_ledger_goes_on_behind_it(

@@ -50,6 +50,40 @@ async def test_versions(world: World, schemas: SchemaStorage) -> None:
     assert await again.put_if_absent(ID, schema("new"), b"new") == 0
 
 
+@pytest.mark.goal(
+    "core.L9", part="versions, lookup, delete", broken_by="schemas_before_a_deletion_are_found"
+)
+async def test_schema_marked_as_deleted_begins_anew(world: World, schemas: SchemaStorage) -> None:
+    assert await schemas.mark_deleted(ID, "me", 5) is None, "there is none"
+    assert await schemas.find(ID, b"one") is None
+    for text in ("one", "two"):
+        await schemas.put_if_absent(ID, schema(text), text.encode())
+    assert [await schemas.find(ID, h) for h in (b"one", b"two", b"three")] == [0, 1, None]
+    assert await schemas.mark_deleted(ID, "me", 5) == 2
+    assert await schemas.mark_deleted(ID, "me", 6) is None
+    again = storage_of(world)
+    assert await again.get(ID) is None
+    assert await again.versions(ID) == []
+    assert await again.find(ID, b"one") is None
+    marked = StoredSchema(2, SchemaInfo(ID, 0, b"", "me", 5, deleted=True))
+    assert await again.get(ID, 2) == marked
+    assert await again.get(ID, 0) == StoredSchema(0, schema("one")), "messages may still name it"
+    assert await again.put_if_absent(ID, schema("one"), b"one") == 3, "a version of its own"
+    assert await again.find(ID, b"one") == 3
+    assert [s.version for s in await again.versions(ID)] == [3]
+    with pytest.raises(InputError, match="needs a hash"):
+        await again.put_if_absent(ID, schema("x"), b"")
+    assert await again.delete(ID) == 4
+    assert world.ledgers.ledgers == {}
+
+
+async def test_deletions_at_once_are_one(world: World) -> None:
+    stores = [storage_of(world) for _ in range(4)]
+    await stores[0].put_if_absent(ID, schema("x"), b"x")
+    assert await asyncio.gather(*(s.mark_deleted(ID, "me", 5) for s in stores)) == [1] * 4
+    assert len(world.ledgers.ledgers) == 2
+
+
 async def test_writers_at_once_get_versions_of_their_own(world: World) -> None:
     stores = [storage_of(world) for _ in range(5)]
     numbers = await asyncio.gather(

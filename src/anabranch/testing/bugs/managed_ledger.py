@@ -1,24 +1,39 @@
 """Planted bugs of `anabranch.managed_ledger`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from anabranch.errors import ProtocolError
 from anabranch.generated import schema_registry_format_pb2 as registry
 from anabranch.ids import Position
-from anabranch.ledgers.store import Entry
+from anabranch.ledgers.store import Entry, LedgerDescription, LedgerReader, LedgerState
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.appender import Appender
 from anabranch.managed_ledger.cache import EntryCache, TopicCache, _Tail
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
+from anabranch.managed_ledger.checking import Check
+from anabranch.managed_ledger.compressed_documents import DocumentCompression
+from anabranch.managed_ledger.cursor import Cursor
 from anabranch.managed_ledger.cursors import Cursors
 from anabranch.managed_ledger.environment import Environment
-from anabranch.managed_ledger.formats import ChainDocument, CursorDocument
+from anabranch.managed_ledger.formats import ChainDocument, CursorDocument, decode_cursor
+from anabranch.managed_ledger.inspection import (
+    FolderView,
+    LedgerView,
+    ViewedChain,
+    ViewedCursor,
+    ViewedLedger,
+)
 from anabranch.managed_ledger.ledger import ManagedLedger
+from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.published_chain import PublishedChain
 from anabranch.managed_ledger.retention import Retention
-from anabranch.managed_ledger.schema_formats import SchemaInfo
+from anabranch.managed_ledger.schema_formats import IndexEntry, SchemaInfo
 from anabranch.managed_ledger.schemas import SchemaStorage
+from anabranch.managed_ledger.trimming import Trimming
 from anabranch.testing.planted import original, planted
 
 _APPENDER = "anabranch.managed_ledger.appender:Appender.__init__"
@@ -54,7 +69,7 @@ async def properties_are_replaced(self: PublishedChain, changes: Mapping[str, st
 
 
 @planted("termination_is_not_stored", target=f"{_CHAIN}.terminate")
-async def termination_is_not_stored(self: PublishedChain) -> Position:
+async def termination_is_not_stored(self: PublishedChain, _: Mapping[str, str]) -> Position:
     """The end of a log is known to its present owner only."""
     closed_ms = await self.close_writer()
     position = self.chain.last_confirmed
@@ -175,3 +190,192 @@ def schema_types_are_those_of_the_wire(info: SchemaInfo) -> bytes:
     message = registry.SchemaInfo.FromString(original("schema_types_are_those_of_the_wire")(info))
     message.type = info.type
     return message.SerializeToString()
+
+
+@planted(
+    "trimmed_ledgers_go_before_they_are_unlinked",
+    target="anabranch.managed_ledger.trimming:Trimming._trim",
+)
+async def trimmed_ledgers_go_before_they_are_unlinked(self: Trimming) -> int:
+    """A crash in between leaves a chain that names ledgers which are gone."""
+    for span in self._published.chain.closed[: self._removable()]:
+        await discard_ledger(self._env.ledgers, span.place)
+    return int(await original("trimmed_ledgers_go_before_they_are_unlinked")(self))
+
+
+@planted("ended_first_and_marked_later", target=f"{_CHAIN}.terminate")
+async def ended_first_and_marked_later(
+    self: PublishedChain, properties: Mapping[str, str]
+) -> Position:
+    """A crash in between leaves a log that has ended and does not say that it goes on elsewhere."""
+    position: Position = await original("ended_first_and_marked_later")(self, {})
+    await self.set_properties(properties)
+    return position
+
+
+_DOCUMENTS = "anabranch.managed_ledger.compressed_documents"
+
+
+@planted("compressed_head_is_little_endian", target=f"{_DOCUMENTS}:unpack")
+def compressed_head_is_little_endian(value: bytes, what: str) -> bytes:
+    """The length in the head of a compressed document is read the wrong way round."""
+    turned = value
+    if value.startswith(b"\x47\x78"):
+        turned = value[:2] + value[5:1:-1] + value[6:]
+    found: bytes = original("compressed_head_is_little_endian")(turned, what)
+    return found
+
+
+@planted("every_document_is_said_to_be_lz4", target=f"{_DOCUMENTS}:DocumentCompression.pack")
+def every_document_is_said_to_be_lz4(self: DocumentCompression, document: bytes) -> bytes:
+    """The head of a compressed document names LZ4, whatever it was compressed by."""
+    packed: bytes = original("every_document_is_said_to_be_lz4")(self, document)
+    named = 4 if self.kind == "lz4" else 1
+    return packed if packed is document else packed[:7] + bytes([named]) + packed[8:]
+
+
+@planted("migration_is_not_marked", target="anabranch.managed_ledger.ledger:ManagedLedger.migrate")
+async def migration_is_not_marked(self: ManagedLedger) -> Position:
+    """A log that goes on elsewhere only looks as if it had ended."""
+    return await self.terminate()
+
+
+@planted("deleted_log_keeps_its_ledgers", target=f"{_CHAIN}.remove")
+async def deleted_log_keeps_its_ledgers(self: PublishedChain) -> None:
+    """Only the node of a log is removed."""
+    await self.node.delete()
+
+
+@planted("retention_time_is_forever", target="anabranch.managed_ledger.retention:removable")
+def retention_time_is_forever(
+    chain: Chain, slowest: Position | None, retention: Retention, now_ms: int
+) -> int:
+    """What is kept for some time is kept for good."""
+    if retention.time_ms > 0:
+        retention = replace(retention, time_ms=-1)
+    return int(original("retention_time_is_forever")(chain, slowest, retention, now_ms))
+
+
+@planted("idle_ledger_stays", target="anabranch.managed_ledger.ledger:ManagedLedger.tend")
+def idle_ledger_stays(self: ManagedLedger) -> None:
+    """A ledger that gets no more entries is never ended."""
+    self._trimming.soon()
+
+
+@planted(
+    "skip_counts_acknowledged_entries",
+    target="anabranch.managed_ledger.acknowledged:Acknowledged.pending_position",
+)
+def skip_counts_acknowledged_entries(self: Acknowledged, number: int) -> Position:
+    """Entries that are acknowledged are counted as if they were pending."""
+    chain = self._chain
+    left = chain.entries_between(self.mark_delete, chain.last_confirmed)
+    return (
+        chain.position_after(self.mark_delete, number) if number <= left else chain.last_confirmed
+    )
+
+
+@planted("clear_stops_at_the_last_ack", target="anabranch.managed_ledger.cursor:Cursor.clear")
+def clear_stops_at_the_last_ack(self: Cursor) -> int:
+    """Of everything that is pending only what lies before the last acknowledged entry goes."""
+    last = max((Position(i, e) for i, _, e in self._state.ranges()), default=self.mark_delete)
+    before = self.backlog()
+    self.acknowledge_cumulative(last)
+    return before - self.backlog()
+
+
+@planted(
+    "reset_keeps_what_was_acknowledged",
+    target="anabranch.managed_ledger.acknowledged:Acknowledged.moved_to",
+)
+def reset_keeps_what_was_acknowledged(
+    self: Acknowledged, position: Position, ack_set: Sequence[int] = ()
+) -> Acknowledged:
+    """A cursor that goes back does not bring again what was acknowledged by itself."""
+    moved: Acknowledged = original("reset_keeps_what_was_acknowledged")(self, position, ack_set)
+    moved.acknowledge([Position(i, e) for i, first, end in self.ranges() for e in (first, end)])
+    return moved
+
+
+@planted(
+    "old_cumulative_ack_moves_the_mark_back",
+    target="anabranch.managed_ledger.acknowledged:Acknowledged.acknowledge_cumulative",
+)
+def old_cumulative_ack_moves_the_mark_back(
+    self: Acknowledged, position: Position, ack_set: Sequence[int] | None = None
+) -> bool:
+    """An acknowledgement that comes late takes the mark back to where it points."""
+    if position < self.mark_delete and self._chain.contains(position):
+        self.mark_delete = position
+        return True
+    return bool(original("old_cumulative_ack_moves_the_mark_back")(self, position, ack_set))
+
+
+@planted(
+    "damaged_cursor_ledger_is_given_up", target="anabranch.managed_ledger.cursors:newest_readable"
+)
+async def damaged_cursor_ledger_is_given_up(reader: LedgerReader) -> Entry | None:
+    """If the last entry is damaged, those before it are not looked at."""
+    found: Entry | None = await original("damaged_cursor_ledger_is_given_up")(reader)
+    return found if found is not None and found.entry_id == reader.last_entry_id else None
+
+
+@planted("schemas_before_a_deletion_are_found", target="anabranch.managed_ledger.schemas:_living")
+def schemas_before_a_deletion_are_found(index: tuple[IndexEntry, ...]) -> tuple[IndexEntry, ...]:
+    """A deletion is a version like any other."""
+    return index
+
+
+@planted("zlib_without_an_end_is_refused", target="anabranch.wire.compression:_inflate")
+def zlib_without_an_end_is_refused(data: bytes, size: int) -> bytes:
+    """A stream that was flushed and not finished, as Pulsar's are, counts as damaged."""
+    if not (stream := zlib.decompressobj()).decompress(data, size + 1) or not stream.eof:
+        raise ProtocolError("a zlib payload that ends too early")
+    found: bytes = original("zlib_without_an_end_is_refused")(data, size)
+    return found
+
+
+_INSPECTION = "anabranch.managed_ledger.inspection"
+
+
+@planted("open_ledger_looks_empty", target=f"{_INSPECTION}:FolderView.describe")
+async def open_ledger_looks_empty(self: FolderView, ledger_id: int) -> LedgerDescription:
+    """Whoever looks sees nothing of what was written to a ledger that is not closed."""
+    found: LedgerDescription = await original("open_ledger_looks_empty")(self, ledger_id)
+    if found.state is LedgerState.CLOSED:
+        return found
+    return replace(found, last_entry_id=-1, length_bytes=0)
+
+
+@planted("cursor_is_shown_by_its_node", target=f"{_INSPECTION}:view_cursor")
+async def cursor_is_shown_by_its_node(
+    view: LedgerView | None, name: str, value: bytes
+) -> ViewedCursor:
+    """Whoever looks does not see what a cursor has in its ledger."""
+    del view
+    return ViewedCursor(name, decode_cursor(value, name), None)
+
+
+_CHECK = "anabranch.managed_ledger.checking:Check"
+
+
+@planted("counts_are_not_compared", target=f"{_CHECK}._compare")
+def counts_are_not_compared(self: Check, *_: object) -> None:
+    """A check does not mind how many entries and bytes a chain says."""
+    del self
+
+
+@planted("lost_ledger_is_not_missed", target=f"{_CHECK}._ledger")
+async def lost_ledger_is_not_missed(
+    self: Check, viewed: ViewedChain, ledger: ViewedLedger, *, is_last: bool
+) -> None:
+    """A check passes over ledgers that are not there."""
+    if ledger.found is not None:
+        await original("lost_ledger_is_not_missed")(self, viewed, ledger, is_last=is_last)
+
+
+@planted("every_ledger_reserves_a_buffer", target=_APPENDER)
+def every_ledger_reserves_a_buffer(self: Appender, *hooks: Any, **bounds: int) -> None:
+    """Room for appends is set aside before there are any."""
+    original("every_ledger_reserves_a_buffer")(self, *hooks, **bounds)
+    self._failed = partial(lambda _room, failed, error: failed(error), bytes(64 * 1024), hooks[1])

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from anabranch.errors import ConfigError, ProtocolError
 from anabranch.generated import pulsar_api_pb2 as pb
-from anabranch.wire import Buffer
+from anabranch.wire.commands import Buffer
 
 Compression = Literal["none", "lz4", "zlib", "zstd", "snappy"]
 COMPRESSIONS: Final[tuple[Compression, ...]] = get_args(Compression)
@@ -98,11 +98,8 @@ def decompress(number: int, data: Buffer, size: int) -> Buffer:
 
 
 def _inflate(data: Buffer, size: int) -> bytes:
-    stream = zlib.decompressobj()
+    # Pulsar's Java code flushes a stream and does not finish it, so the end cannot be asked for.
     try:
-        unpacked = stream.decompress(data, size + 1)  # a limit of 0 would be none
+        return zlib.decompressobj().decompress(data, size + 1)  # a limit of 0 would be none
     except zlib.error as error:
         raise ProtocolError(f"a damaged zlib payload: {error}") from error
-    if len(unpacked) == size and not stream.eof:
-        raise ProtocolError("a zlib payload that ends too early")
-    return unpacked

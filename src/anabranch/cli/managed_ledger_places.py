@@ -1,0 +1,141 @@
+"""Where `anabranch managed-ledger` looks: stores that are read, and left as they were."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING, Final
+
+from anabranch.cli.metadata_places import opened
+from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.managed_ledger.inspection import LedgerView
+    from anabranch.metadata.store import MetadataStore
+    from anabranch.runtime import Runtime
+
+_EMBEDDED: Final = "embedded:"
+_IDENTITY: Final = "anabranch.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the options name."""
+
+    data: str
+    metadata: str
+    ledgers: str
+    credentials: str
+    ledgers_credentials: str
+
+    def __post_init__(self) -> None:
+        if self.data and (self.metadata or self.ledgers):
+            raise ConfigError("give --data, or --metadata and --ledgers, and not both")
+        if not self.data and not self.metadata:
+            raise ConfigError("give --data FOLDER of a stopped server, or --metadata URL")
+
+
+@asynccontextmanager
+async def looked_into(
+    places: Places, runtime: "Runtime"
+) -> "AsyncIterator[tuple[MetadataStore, LedgerView | None]]":
+    """The metadata and the ledgers; None for ledgers that were not named."""
+    async with AsyncExitStack() as held:
+        if places.data:
+            yield await _data_folder(Path(places.data), runtime, held)
+            return
+        metadata = await _metadata(places.metadata, places.credentials, runtime, held)
+        yield metadata, await _ledgers(places, metadata, runtime, held) if places.ledgers else None
+
+
+async def _data_folder(
+    data: Path, runtime: "Runtime", held: AsyncExitStack
+) -> "tuple[MetadataStore, LedgerView]":
+    from anabranch.server.cluster_tie import check_tie
+
+    if not (data / _IDENTITY).exists():
+        raise ConfigError(f"{data} is not the data folder of a server: it has no {_IDENTITY}")
+    _lock(data, runtime, held)
+    for name in ("metadata", "ledgers"):
+        if not (data / name).is_dir():
+            raise ConfigError(
+                f"{data} holds no {name}: the server keeps them elsewhere; "
+                "give --metadata URL and --ledgers URL"
+            )
+    metadata = await _metadata(f"{_EMBEDDED}{data / 'metadata'}", "", runtime, held)
+    # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
+    await check_tie(runtime.disk, str(data / "ledgers"), metadata)
+    return metadata, await _folder(str(data / "ledgers"), runtime, held)
+
+
+def _lock(folder: Path, runtime: "Runtime", held: AsyncExitStack) -> None:
+    # Servers make the lock file; where there is none there was none to hold it.
+    if (folder / "lock").exists():
+        held.callback(runtime.disk.lock_folder(str(folder)).release)
+
+
+def _holds_log(folder: Path) -> bool:
+    return (folder / "log").is_dir()
+
+
+async def _metadata(
+    url: str, credentials: str, runtime: "Runtime", held: AsyncExitStack
+) -> "MetadataStore":
+    folder = Path(url.removeprefix(_EMBEDDED))
+    if url.startswith(_EMBEDDED) and _holds_log(folder):
+        # Opening a store writes to it, so a copy is opened.
+        _lock(folder, runtime, held)
+        copy = Path(held.enter_context(tempfile.TemporaryDirectory())) / "metadata"
+        await asyncio.to_thread(copytree, folder, copy)
+        url = f"{_EMBEDDED}{copy}"
+    return await held.enter_async_context(opened(url, runtime, credentials))
+
+
+async def _ledgers(
+    places: Places, metadata: "MetadataStore", runtime: "Runtime", held: AsyncExitStack
+) -> "LedgerView":
+    if places.ledgers.startswith("memory:"):
+        raise ConfigError(f"{places.ledgers!r} cannot be looked into: it ends with its process")
+    if not places.ledgers.startswith(_EMBEDDED):
+        return await _bookies(places, metadata, runtime, held)
+    folder = Path(places.ledgers.removeprefix(_EMBEDDED))
+    if (folder.parent / _IDENTITY).exists():
+        _lock(folder.parent, runtime, held)
+    return await _folder(str(folder), runtime, held)
+
+
+async def _bookies(
+    places: Places, metadata: "MetadataStore", runtime: "Runtime", held: AsyncExitStack
+) -> "LedgerView":
+    from anabranch.ledgers.addresses import check_ledgers_url, parse_bookkeeper
+    from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies
+    from anabranch.ledgers.factory import bookkeeper_settings
+    from anabranch.managed_ledger.inspection import BookiesView
+    from anabranch.server.credentials_file import load_ledger_credentials
+
+    check_ledgers_url(places.ledgers)
+    known = load_ledger_credentials(places.ledgers_credentials, _warn)
+    registry = parse_bookkeeper(places.ledgers).metadata_url
+    if registry:
+        metadata = await _metadata(registry, places.credentials, runtime, held)
+    settings = bookkeeper_settings(places.ledgers, known)
+    ledgers = await LedgersOnBookies.open(runtime, metadata, settings)
+    held.push_async_callback(ledgers.close)
+    return BookiesView(ledgers)
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
+
+
+async def _folder(folder: str, runtime: "Runtime", held: AsyncExitStack) -> "LedgerView":
+    from anabranch.ledgers.inspection import StoredLedgers
+    from anabranch.managed_ledger.inspection import FolderView
+
+    stored = await StoredLedgers.load(runtime.disk, folder)
+    held.push_async_callback(stored.close)
+    return FolderView(stored)
