@@ -1,7 +1,7 @@
 """What a benchmark found, as a table and as JSON. Pure but for `save`.
 
-A pair is one run of each side, one after the other; the ratio is taken within a pair, so that a
-machine which slows down between pairs moves both sides alike.
+A pair is one run of each side, one after the other, also where there are more than two; the ratio
+is taken within a pair, so that a machine which slows down between pairs moves all sides alike.
 """
 
 import json
@@ -59,12 +59,12 @@ class Report:
         whole = len(self.runs) // width * width
         return [self.runs[start : start + width] for start in range(0, whole, width)]
 
-    def ratios(self, key: str) -> list[float]:
-        """First side over second side, one per pair in which both have the figure."""
+    def ratios(self, key: str, other: int = 1) -> list[float]:
+        """First side over another one, one per pair in which both have the figure."""
         return [
-            pair[0].figures[key].value / pair[1].figures[key].value
+            pair[0].figures[key].value / pair[other].figures[key].value
             for pair in self._pairs()
-            if len(pair) == 2 and all(key in run.figures for run in pair)
+            if key in pair[0].figures and key in pair[other].figures
         ]
 
     def _cells(self, measure: Measure) -> list[str]:
@@ -76,8 +76,8 @@ class Report:
                 if measure.key in pair[position].figures
             ]
             cells.append(_figures_cell(figures))
-        if len(self.sides) == 2:
-            cells.append(_spread([*self.ratios(measure.key)], "x"))
+        others = range(1, len(self.sides))
+        cells += [_spread(self.ratios(measure.key, other), "x") for other in others]
         cells.append("higher" if measure.higher_is_better else "lower")
         return cells
 
@@ -86,7 +86,8 @@ class Report:
         pairs = self._pairs()
         loads = [load for run in self.runs for load in run.load_averages]
         head = ["median (min-max)", *self.sides]
-        head += ["ratio"] if len(self.sides) == 2 else []
+        peers = self.sides[1:]
+        head += ["ratio"] if len(peers) == 1 else [f"to {peer}" for peer in peers]
         rows = [[*head, "better"], *(self._cells(measure) for measure in self.measures)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [

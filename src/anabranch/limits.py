@@ -132,6 +132,10 @@ METADATA_EXPORT_BLOCK_BYTES_MAX: Final = 4 * MIB
 """Of an export file; a longer one is damage and not read."""
 METADATA_COPY_SPAN_NODES: Final = 50_000
 """Nodes a copy writes between two checkpoints; so many are looked at again when it resumes."""
+METADATA_COPY_COUNTERS_MAX: Final = 500_000
+"""Nodes with sequential children that a copy remembers; beyond, it reads the source again."""
+METADATA_COPY_NUMBERS_MAX: Final = 1000
+"""Sequence numbers that a copy issues at a time to raise a counter."""
 METADATA_COPY_READS_MAX: Final = 64
 """Single reads a copy or a command has under way."""
 METADATA_COPY_CONFLICTS_SHOWN_MAX: Final = 5
@@ -152,7 +156,9 @@ ZOOKEEPER_PAGE_BYTES_USUAL: Final = 1 * MIB
 """Pages get shorter when their answers are larger than this."""
 ZOOKEEPER_READ_AHEAD_PAGES: Final = 4
 ZOOKEEPER_RESTORE_OPERATIONS_MAX: Final = 1000
-"""Of one multi; a node whose version takes more goes alone."""
+"""Of one multi; what a node takes goes together, and alone if it is more."""
+ZOOKEEPER_RESTORES_UNDER_WAY_MAX: Final = 2
+"""Requests of a restore into an empty place; pings wait behind them."""
 ZOOKEEPER_RESTORED_VERSION_MAX: Final = 1000
 """A node gets its old version by so many writes; a larger one is not restored."""
 ZOOKEEPER_RESTORED_SEQUENCE_MAX: Final = 1_000_000

@@ -5,7 +5,7 @@ ordered pair of memory, embedded, ZooKeeper and Oxia is shown with ten thousand 
 shared suite into and out of both servers.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from itertools import count, permutations
 from pathlib import Path
@@ -21,16 +21,26 @@ from anabranch.metadata.factory import open_store
 from anabranch.metadata.paths import name_of
 from anabranch.metadata.store import AccessRight, MetadataStore, Record
 from anabranch.metadata.transfer import version_map
+from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.copying import Copy, CopyOptions
 from anabranch.metadata.transfer.digest import NO_NODES
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
+from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
+from anabranch.metadata.zookeeper.replies import Acl
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata import node_at
 from anabranch.testing.contracts.metadata_copies import each
-from anabranch.testing.contracts.metadata_transfer import Transfers, copied, lasting, origin_of
+from anabranch.testing.contracts.metadata_transfer import (
+    CutSource,
+    Interrupted,
+    Transfers,
+    copied,
+    lasting,
+    origin_of,
+)
 from anabranch.testing.contracts.varied_tree import NODES, SEQUENCES, varied_tree
 from anabranch.testing.servers import zookeeper
 from anabranch.testing.servers.oxia import Oxia, oxia
@@ -52,6 +62,7 @@ URLS = {
     "oxia": "oxia:",
 }
 _places = count(1)
+Work = Callable[[], Awaitable[object]]
 
 
 class Servers(NamedTuple):
@@ -289,3 +300,99 @@ async def test_what_zookeeper_cannot_hold_is_found_before_anything_is_written(
         assert await target.children("/") == []
         await target.close()
         await source.close()
+
+
+# --- sources that change, and copies that are cut ---------------------------------------------
+
+
+class BusySource(StoreSource):
+    """A source at which somebody does something before a reading brings a path."""
+
+    def __init__(
+        self, store: MetadataStore, kind: str, when: tuple[int, str], work: Work | None
+    ) -> None:
+        super().__init__(store, f"{kind}:", "/", keeping_of(URLS[kind]), Sorting(real_runtime()))
+        self._when = when
+        self._work = work
+        self.readings = 0
+
+    async def records(self) -> AsyncIterator[Record]:  # type: ignore[override]
+        self.readings += 1
+        reading = self.readings
+        async for record in super().records():
+            if (reading, record.path) == self._when and self._work is not None:
+                await self._work()
+            yield record
+
+
+@pytest.mark.goal("core.M8", part="zookeeper")
+@pytest.mark.goal("core.M8", part="oxia")
+@pytest.mark.parametrize("kind", ["zookeeper", "oxia"])
+async def test_a_source_that_changes_is_named(servers: Servers, kind: str, tmp_path: Path) -> None:
+    source = await servers.empty(kind, tmp_path)
+    await source.restore(each([Record(f"/{name}", b"", 0, 1, 1) for name in "abcxyz"]))
+    works: dict[str, Work | None] = {
+        "": None,
+        "/a": lambda: source.put("/a", b"other"),
+        "/b": lambda: source.delete("/b"),
+        "/(b0)?": lambda: source.put("/b0", b"new"),  # its parent counts it
+    }
+    for path, work in works.items():
+        target = await servers.empty("memory", tmp_path)
+        busy = BusySource(source, kind, (1, "/z"), work)
+        copy = Copy(real_runtime(), busy, target, "memory:", Keeping(), CopyOptions(drop_acls=True))
+        if path:
+            with pytest.raises(ConflictError, match=f"changed while it was read, {path} is not"):
+                await copy.run()
+        else:
+            assert (await copy.run()).verified
+            assert busy.readings == 1, "nobody wrote, so there is no second one"
+        await target.close()
+    await source.close()
+
+
+@pytest.mark.goal("core.M13", part="zookeeper")
+async def test_access_rights_given_between_look_and_copy_are_noticed(
+    servers: Servers, tmp_path: Path
+) -> None:
+    source = await servers.empty("zookeeper", tmp_path)
+    assert isinstance(source, ZooKeeperStore)
+    await source.restore(each([Record("/a", b"", 0, 1, 1), Record("/b", b"1", 0, 1, 1)]))
+    target = await servers.empty("memory", tmp_path)
+    closed = [Acl(31, "world", "anyone"), Acl(1, "ip", "127.0.0.1")]
+    busy = BusySource(source, "zookeeper", (2, "/"), lambda: source.client.set_acl("/b", closed))
+    with pytest.raises(ConflictError, match="changed while it was read, /b is not"):
+        await Copy(real_runtime(), busy, target, "memory:", Keeping(), CopyOptions()).run()
+    await source.close()
+    await target.close()
+
+
+@pytest.mark.goal("core.M8", part="zookeeper")
+@pytest.mark.goal("core.M8", part="oxia")
+@pytest.mark.parametrize("kind", ["zookeeper", "oxia"])
+async def test_a_copy_cut_between_any_two_requests_goes_on(
+    servers: Servers, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ZOOKEEPER_RESTORE_OPERATIONS_MAX", 3)
+    monkeypatch.setattr(limits, "OXIA_REQUEST_OPERATIONS_MAX", 1)
+    source = await servers.empty("memory", tmp_path)
+    await source.restore(each([Record("/v", b"", 0, 1, 1), Record("/v/5", b"x", 5, 1, 1)]))
+    for i in range(12):
+        await source.put(f"/t/{i % 3}/n-", b"", sequential=True)
+    wanted = await lasting(source)
+    target = await servers.empty(kind, tmp_path)
+    keeping = keeping_of(URLS[kind])
+    options = CopyOptions(
+        checkpoint=f"{tmp_path}/checkpoint", version_map=f"{tmp_path}/map", span_nodes=7
+    )
+    for cut_at in range(len(wanted)):
+        broken = CutSource(source, cut_at, keeping, options)
+        with pytest.raises(Interrupted):
+            await Copy(real_runtime(), broken, target, "target:", keeping, options).run()
+    assert (await copied(source, target, keeping, options)).verified
+    found = await lasting(target)
+    assert list(found) == list(wanted)
+    for path, record in wanted.items():
+        assert arrived(record, found[path], keeping, overwritten=False)
+    await source.close()
+    await target.close()

@@ -32,14 +32,8 @@ INDEXES = st.lists(st.builds(IndexKey, TEXTS.filter(bool), TEXTS), max_size=3, u
 ACLS = st.lists(st.builds(AccessRight, st.integers(0, 31), TEXTS, TEXTS), max_size=2).map(tuple)
 RECORDS = st.builds(
     Record,
-    PATHS,
-    st.binary(max_size=40),
-    NUMBERS,
-    NUMBERS,
-    NUMBERS,
-    NUMBERS,
-    st.none(),
-    INDEXES,
+    *(PATHS, st.binary(max_size=40), NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none(), INDEXES),
+    access=st.just(()),
 )
 
 

@@ -30,6 +30,7 @@ READERS = [
     replies.read_data,
     replies.read_children,
     replies.read_acls,
+    replies.read_rights,
     replies.read_parts,
 ]
 WELCOME = CORPUS["welcome"]

@@ -82,11 +82,15 @@ def export(
 ) -> None:
     """Write the nodes of a store, as of one moment, into a file with checksums.
 
-    Exit code 0: written; 1: there are no such nodes, or the store is in use; 2: it cannot be done.
+    ZooKeeper and Oxia must not be written to meanwhile; if they are, there is no file.
+
+    Exit code 0: written; 1: there are no such nodes, the store is in use, or it has changed; 2: it
+    cannot be done.
     """
     from anabranch.metadata.paths import check_path
     from anabranch.metadata.transfer.export_file import write_export
     from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
+    from anabranch.metadata.transfer.one_moment import OneMoment
     from anabranch.metadata.transfer.sources import shown
     from anabranch.metadata.transfer.survey import paced
 
@@ -94,14 +98,19 @@ def export(
         header = ExportHeader(shown(url), check_path(prefix), runtime.clock.wall_ms())
         async with _source(url, runtime, credentials, prefix) as source:
             progress = _CopyProgress()
-            records = paced(source.records(), runtime.clock, rate, bytes_rate, progress.tell)
+            moment = OneMoment(source)
+            await moment.begin()
+            records = paced(moment.records(), runtime.clock, rate, bytes_rate, progress.tell)
             try:
                 if dry_run:
                     totals = ExportTotals()
                     async for record in records:
                         totals = totals.plus(record)
                     return totals
-                return await write_export(runtime.disk, file, header, records, overwrite=overwrite)
+                check = None if source.is_of_one_moment else moment.check
+                return await write_export(
+                    runtime.disk, file, header, records, overwrite=overwrite, check=check
+                )
             finally:
                 progress.end()
 
@@ -158,10 +167,10 @@ def copy(
 ) -> None:
     """Copy the nodes of one store into another. Ephemeral ones are left out.
 
-    Nobody should write to the source meanwhile.
+    Nobody should write to the source meanwhile: if it changes, the copy is not believed.
 
-    Exit code 0: all arrived; 1: refused, the target has such nodes; 2: it cannot be done; 3: an
-    answer was lost.
+    Exit code 0: all arrived; 1: refused, the target has such nodes, or the source has changed; 2:
+    it cannot be done; 3: an answer was lost.
     """
     options = _options(overwrite, drop_acls, rate, bytes_rate, checkpoint, version_map, verify)
     _copy(source, target, credentials, prefix, options, dry_run, output)

@@ -245,8 +245,13 @@ class LocalHandle:
         self._check_open()
         return self._tree.revision
 
-    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+    async def moment(self) -> Revision:
+        """See `MetadataStore.moment`."""
+        return await self.revision()
+
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
         """See `MetadataStore.export`."""
+        del access  # there are none here
         self._check_open()
         return self._export(check_path(prefix))
 

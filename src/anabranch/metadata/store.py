@@ -14,7 +14,7 @@ own process has a session that lasts as long as the process does.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from anabranch.errors import AnabranchError
 
@@ -166,8 +166,7 @@ class AccessRight:
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A node as `export` gives it and `restore` takes it: all that is kept, nothing implied."""
 
     path: str
@@ -303,8 +302,11 @@ class MetadataStore(Protocol):
         """Return once reads of this handle show every write that was answered before the call."""
         ...
 
-    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
-        """Every node at or below `prefix` as of one moment, parents first, in bounded memory."""
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+        """Every node at or below `prefix` as of one moment, parents first, in bounded memory.
+
+        With `access` false, without access rights, which some stores read one by one.
+        """
         ...
 
     async def restore(self, records: AsyncIterator[Record]) -> int:
@@ -325,6 +327,14 @@ class MetadataStore(Protocol):
 
     async def revision(self) -> Revision:
         """The newest point of history this store knows to be committed."""
+        ...
+
+    async def moment(self) -> Revision:
+        """A point after every write that was answered, which others may have made.
+
+        Two calls give the same one only if nothing at all was written in between, access rights
+        included; they may give two although nothing was.
+        """
         ...
 
     async def close(self) -> None:

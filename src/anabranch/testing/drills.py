@@ -99,6 +99,14 @@ DRILLS: Final = (
         small=100_000,
     ),
     Drill(
+        "copy-metadata",
+        "a tree of so many nodes from ZooKeeper to Oxia and back, in bounded memory",
+        "anabranch.testing.metadata_copy_drill",
+        ("--nodes", "{size}"),
+        full=1_000_000,
+        small=10_000,
+    ),
+    Drill(
         "fuzz-wire",
         "mutated streams against the codec of the wire protocol",
         "anabranch.testing.wire_fuzz",

@@ -53,6 +53,17 @@ def test_the_table_shows_median_spread_load_and_remarks() -> None:
     assert remark == "remark: ours: some sends failed"
 
 
+def test_each_peer_has_a_ratio_of_its_own() -> None:
+    found = report(
+        run("ours", 300), run("raw", 600), run("peer", 100), sides=("ours", "raw", "peer")
+    )
+    assert found.ratios("rate", 1) == [0.5]
+    assert found.ratios("rate", 2) == [3.0]
+    _, titles, rate, _ = found.table().splitlines()
+    assert titles.split()[-5:] == ["to", "raw", "to", "peer", "better"]
+    assert rate.split()[-3:] == ["0.50x", "3.00x", "higher"]
+
+
 def test_one_side_alone_has_no_ratio() -> None:
     found = report(run("ours", 300), sides=("ours",))
     assert "ratio" not in found.table()

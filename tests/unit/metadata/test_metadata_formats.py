@@ -50,7 +50,9 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
         WALL_MS,
         st.lists(
             st.builds(
-                Record, PATHS, VALUES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none(), INDEXES
+                Record,
+                *(PATHS, VALUES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none(), INDEXES),
+                access=st.just(()),
             ),
             max_size=3,
         ),

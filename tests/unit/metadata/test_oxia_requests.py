@@ -178,7 +178,7 @@ class TestEvents:
             ("/c", pb.KEY_CREATED, 7),
             ("hidden", pb.KEY_CREATED, 6),
         )
-        assert [entry.key for entry in in_order(message)] == ["/c", "/b", "/a"]
+        assert [entry.path for entry in in_order(message)] == ["/c", "/b", "/a"]
         events = events_of(1, (3, 4), 1, message)
         assert events is not None
         assert [(event.kind, event.path) for event in events] == [
@@ -188,11 +188,12 @@ class TestEvents:
         ]
         revisions = [event.revision for event in events]
         assert revisions == sorted(set(revisions))
-        assert revisions[-1] == revision_of(1, Position((3, 9)))
+        within = [revision_of(1, Position((3, 4), 1, seen)) for seen in (1, 2)]
+        assert revisions == [*within, revision_of(1, Position((3, 9)))]
 
     def test_parents_of_a_copy_come_first(self) -> None:
         message = batch(1, ("/a/b", pb.KEY_CREATED, 0), ("/a", pb.KEY_CREATED, 0))
-        assert [entry.key for entry in in_order(message)] == ["/a", "/a/b"]
+        assert [entry.path for entry in in_order(message)] == ["/a", "/a/b"]
 
     def test_deleted_range_is_a_gap(self) -> None:
         assert events_of(0, (0,), 0, batch(1, ("/a", pb.KEY_RANGE_DELETED, None))) is None

@@ -99,7 +99,9 @@ def test_nodes_survive_the_wire(node: Node) -> None:
 
 @given(
     st.builds(
-        Record, TEXTS, VALUES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS, INDEXES
+        Record,
+        *(TEXTS, VALUES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS, INDEXES),
+        access=st.just(()),
     )
 )
 def test_records_survive_the_wire(record: Record) -> None:

@@ -1,7 +1,6 @@
 """Two trees side by side, and the sums they are compared by."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -46,11 +45,11 @@ async def test_what_is_on_one_side_only() -> None:
 @pytest.mark.parametrize(
     ("field", "other"),
     [
-        ("value", replace(A, value=b"2")),
-        ("version", replace(A, native_version=9)),
-        ("sequence", replace(A, next_sequence=9)),
-        ("indexes", replace(A, indexes=(IndexKey("i", "k"),))),
-        ("access", replace(A, access=(AccessRight(1, "ip", "::1"),))),
+        ("value", A._replace(value=b"2")),
+        ("version", A._replace(native_version=9)),
+        ("sequence", A._replace(next_sequence=9)),
+        ("indexes", A._replace(indexes=(IndexKey("i", "k"),))),
+        ("access", A._replace(access=(AccessRight(1, "ip", "::1"),))),
     ],
 )
 async def test_every_field_counts(field: str, other: Record) -> None:
@@ -63,10 +62,10 @@ async def test_every_field_counts(field: str, other: Record) -> None:
 
 
 async def test_times_and_ephemerals_count_on_demand() -> None:
-    later = replace(A, modified_ms=99)
+    later = A._replace(modified_ms=99)
     assert await differences([A], [later]) == []
     assert await differences([A], [later], times=True) == [("differs", "/a", ("times",))]
-    mine = replace(A, session=7)
+    mine = A._replace(session=7)
     assert await differences([], [mine]) == []
     assert await differences([], [mine], ephemerals=True) == [("only right", "/a", ())]
     assert await differences([A], [mine], ephemerals=True) == [("differs", "/a", ("ephemeral",))]
@@ -96,4 +95,4 @@ def test_digest_knows_every_node_in_any_order() -> None:
         digest_of([Record("/a", b"b", 0, 0, 0)]).content
         != digest_of([Record("/ab", b"", 0, 0, 0)]).content
     ), "a path does not run into its value"
-    assert digest_of([replace(A, session=3)]) == NO_NODES
+    assert digest_of([A._replace(session=3)]) == NO_NODES

@@ -36,7 +36,7 @@ class ForgetfulStore(MemoryStore):
     async def _forgotten(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
         async for record in records:
             native = record.native_version if record.native_version <= VERSION_MAX else 0
-            yield replace(record, native_version=native, created_ms=9, modified_ms=9)
+            yield record._replace(native_version=native, created_ms=9, modified_ms=9)
 
 
 FORGETFUL = Keeping(native_version_max=VERSION_MAX, times=False)
@@ -64,6 +64,46 @@ async def copied(
 ) -> CopyReport:
     origin = StoreSource(source, "source:", "/", keeping)
     return await Copy(real_runtime(), origin, target, "target:", keeping, options).run()
+
+
+# --- access rights ----------------------------------------------------------------------------
+
+
+class RightsStore(MemoryStore):
+    """A store that can be asked for access rights, and notes who did."""
+
+    def __init__(self, guarded: str) -> None:
+        super().__init__(real_runtime().clock)
+        self._guarded = guarded
+        self.asked: list[bool] = []
+
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+        self.asked.append(access)
+        return self._with_rights(super().export(prefix), access)
+
+    async def _with_rights(
+        self, records: AsyncIterator[Record], access: bool
+    ) -> AsyncIterator[Record]:
+        async for record in records:
+            found = (RIGHT,) if access and record.path == self._guarded else ()
+            yield record._replace(access=found)
+
+
+@pytest.mark.parametrize(
+    ("guarded", "drop", "asked"), [("", False, [True, False]), ("/a", True, [True])]
+)
+async def test_rights_are_read_again_only_if_there_may_be_any(
+    target: MetadataStore, guarded: str, drop: bool, asked: list[bool]
+) -> None:
+    store = RightsStore(guarded)
+    await store.put("/a", b"1")
+    origin = StoreSource(store, "source:", "/", Keeping(access=True))
+    options = CopyOptions(drop_acls=drop)
+    report = await Copy(real_runtime(), origin, target, "target:", Keeping(), options).run()
+    assert store.asked == asked
+    assert report.acls_dropped == (guarded == "/a")
+    assert report.verified
+    await store.close()
 
 
 # --- versions ---------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Export files: what is in them, and that no damage passes unnoticed."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,7 +164,7 @@ async def test_access_rights_are_bounded(tmp_path: Path) -> None:
     long = (AccessRight(31, "digest", "u" * limits.METADATA_ACL_BYTES_MAX),)
     for wrong in (many, long):
         with pytest.raises(InputError, match="/r has"):
-            await written(tmp_path, [replace(RECORDS[4], access=wrong)])
+            await written(tmp_path, [RECORDS[4]._replace(access=wrong)])
     largest = (AccessRight(31, "x", "u" * (limits.METADATA_ACL_BYTES_MAX - 1)),)
-    record = replace(RECORDS[4], access=largest * limits.METADATA_ACLS_PER_NODE_MAX)
+    record = RECORDS[4]._replace(access=largest * limits.METADATA_ACLS_PER_NODE_MAX)
     assert await read(await written(tmp_path, [record])) == [record]

@@ -1,7 +1,5 @@
 """What ZooKeeper cannot hold is found before a copy writes anything, whatever the source is."""
 
-from dataclasses import replace
-
 import pytest
 
 from anabranch import limits
@@ -22,15 +20,15 @@ PLAIN = Record("/a", b"1", 0, 1, 1)
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (replace(PLAIN, path="/€/𝄞"), r"2 of .*first is /€/𝄞: .*U\+FFFF"),
-        (replace(PLAIN, path="/zookeeper/quota"), "/zookeeper: the name is reserved"),
-        (replace(PLAIN, path="/b/.anabranch-x"), "/b/.anabranch-x: the name is reserved"),
+        (PLAIN._replace(path="/€/𝄞"), r"2 of .*first is /€/𝄞: .*U\+FFFF"),
+        (PLAIN._replace(path="/zookeeper/quota"), "/zookeeper: the name is reserved"),
+        (PLAIN._replace(path="/b/.anabranch-x"), "/b/.anabranch-x: the name is reserved"),
         (
-            replace(PLAIN, path="/large", value=b"x" * limits.METADATA_VALUE_BYTES_MAX),
+            PLAIN._replace(path="/large", value=b"x" * limits.METADATA_VALUE_BYTES_MAX),
             r"/large: .*takes 1048575: raise jute\.maxbuffer",
         ),
         (
-            replace(PLAIN, path="/counter", next_sequence=SEQUENCE_MAX + 1),
+            PLAIN._replace(path="/counter", next_sequence=SEQUENCE_MAX + 1),
             "/counter: its next sequence number 1000001 is above the 1000000",
         ),
     ],
@@ -38,7 +36,7 @@ PLAIN = Record("/a", b"1", 0, 1, 1)
 async def test_refused_before_anything_is_written(wrong: Record, said: str) -> None:
     clock = real_runtime().clock
     source, target = MemoryStore(clock), MemoryStore(clock)
-    await source.restore(each([PLAIN, wrong, replace(wrong, path=f"{wrong.path}-too")]))
+    await source.restore(each([PLAIN, wrong, wrong._replace(path=f"{wrong.path}-too")]))
     origin = StoreSource(source, "source:", "/", EVERYTHING)
     copy = Copy(real_runtime(), origin, target, "t", keeping_of("zk:h:1"), CopyOptions())
     with pytest.raises(InputError, match=said):
@@ -49,18 +47,18 @@ async def test_refused_before_anything_is_written(wrong: Record, said: str) -> N
 def test_what_fits_is_taken() -> None:
     small = keeping_of("zk:h:1/chroot")
     large = keeping_of(f"zk:h:1/chroot?jute.maxbuffer={2 * limits.MIB}")
-    whole = replace(PLAIN, value=b"x" * limits.METADATA_VALUE_BYTES_MAX)
-    nearly = replace(PLAIN, value=b"x" * (limits.ZOOKEEPER_REQUEST_BYTES - 300))
+    whole = PLAIN._replace(value=b"x" * limits.METADATA_VALUE_BYTES_MAX)
+    nearly = PLAIN._replace(value=b"x" * (limits.ZOOKEEPER_REQUEST_BYTES - 300))
     keys = (IndexKey("i" * 100, "k" * 100),)
     rights = (AccessRight(31, "digest", "b:" + "x" * 200),)
     assert small.why_not(whole) is not None
     assert large.why_not(whole) is None
     assert small.why_not(nearly) is None
-    assert small.why_not(replace(nearly, indexes=keys)) is not None
-    assert small.why_not(replace(nearly, access=rights)) is not None
-    assert small.why_not(replace(PLAIN, next_sequence=SEQUENCE_MAX)) is None
-    assert small.why_not(replace(PLAIN, path="/zookeeper")) is None, "below a chroot it is free"
-    assert EVERYTHING.why_not(replace(whole, path="/𝄞")) is None
+    assert small.why_not(nearly._replace(indexes=keys)) is not None
+    assert small.why_not(nearly._replace(access=rights)) is not None
+    assert small.why_not(PLAIN._replace(next_sequence=SEQUENCE_MAX)) is None
+    assert small.why_not(PLAIN._replace(path="/zookeeper")) is None, "below a chroot it is free"
+    assert EVERYTHING.why_not(whole._replace(path="/𝄞")) is None
 
 
 def test_wrong_url_is_said() -> None:

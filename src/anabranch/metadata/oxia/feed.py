@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch import limits
 from anabranch.errors import (
@@ -20,7 +20,13 @@ from anabranch.errors import (
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
-from anabranch.metadata.oxia.positions import Position, epoch_of, position_of, revision_of
+from anabranch.metadata.oxia.positions import (
+    Position,
+    epoch_of,
+    position_of,
+    revision_of,
+    seen_step,
+)
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.metadata.store import Event, EventKind, Revision
 from anabranch.metadata.watching import EventHistory
@@ -29,28 +35,36 @@ from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
 _log = get_logger("oxia-feed")
-_KINDS = {
+_KINDS: dict[int, EventKind] = {
     pb.KEY_CREATED: EventKind.CREATED,
     pb.KEY_MODIFIED: EventKind.MODIFIED,
     pb.KEY_DELETED: EventKind.DELETED,
 }
+_PUTS = (pb.KEY_CREATED, pb.KEY_MODIFIED)
 
 
-def in_order(batch: pb.NotificationBatch) -> list[pb.NotificationEntry]:
-    """The changes of one log entry in the order they were made: puts, then deletes. Pure."""
-    entries = [
-        entry
-        for entry in batch.notifications
-        if keys.is_path(entry.key) or entry.value.type == pb.KEY_RANGE_DELETED
-    ]
-    return sorted(
-        entries,
-        key=lambda entry: (
-            entry.value.type not in (pb.KEY_CREATED, pb.KEY_MODIFIED),
-            entry.value.version_id,
-            entry.key.replace("/", "\x00"),
-        ),
-    )
+class Told(NamedTuple):
+    """One change of a log entry, so that changes sort as they were made: puts, then deletes."""
+
+    removes: bool
+    version: int
+    order: str
+    """The path with parents before children."""
+    path: str
+    kind: int
+
+
+def in_order(batch: pb.NotificationBatch) -> list[Told]:
+    """The changes of one log entry in the order they were made. Pure."""
+    told: list[Told] = []
+    for entry in batch.notifications:
+        path, value = entry.key, entry.value
+        kind = value.type
+        if keys.is_path(path) or kind == pb.KEY_RANGE_DELETED:
+            removes = kind not in _PUTS
+            told.append(Told(removes, value.version_id, path.replace("/", "\x00"), path, kind))
+    told.sort()
+    return told
 
 
 def events_of(
@@ -61,15 +75,21 @@ def events_of(
     None if a range was deleted: nobody says which keys were in it.
     """
     entries = in_order(batch)
+    return _events(epoch, offsets, place, batch.offset, entries)
+
+
+def _events(
+    epoch: int, offsets: tuple[int, ...], place: int, offset: int, entries: list[Told]
+) -> list[Event] | None:
+    before, step = revision_of(epoch, Position(offsets, place)).index, seen_step(len(offsets))
+    behind = revision_of(epoch, Position((*offsets[:place], offset, *offsets[place + 1 :])))
     events: list[Event] = []
     for number, entry in enumerate(entries, 1):
-        position = Position(offsets, place, number)
-        if number == len(entries):
-            position = Position((*offsets[:place], batch.offset, *offsets[place + 1 :]))
-        kind = _KINDS.get(entry.value.type)
+        kind = _KINDS.get(entry.kind)
         if kind is None:
             return None
-        events.append(Event(kind, entry.key, revision_of(epoch, position)))
+        revision = Revision(epoch, before + number * step) if number < len(entries) else behind
+        events.append(Event(kind, entry.path, revision))
     return events
 
 
@@ -211,23 +231,28 @@ class Feed:
         offset = self._offsets[place]
         return -1 if offset is None else offset
 
+    @property
+    def here(self) -> Revision:
+        """How far this client is in every shard, whatever was written there."""
+        return revision_of(self.epoch, self._position)
+
     def _begin_here(self) -> None:
         self.begin_position = self._position
-        self.begin = revision_of(self.epoch, self.begin_position)
+        self.begin = self.here
         self.history.forget(self.begin)
 
     def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
-        events = events_of(self.epoch, self._position.offsets, place, batch)
+        entries = in_order(batch)
+        events = _events(self.epoch, self._position.offsets, place, batch.offset, entries)
         self._offsets[place] = batch.offset
         if events is None:
             self._forget()
             return
-        written = {entry.key: entry.value.version_id for entry in batch.notifications}
-        for event in events:
+        for entry, event in zip(entries, events, strict=True):
             if event.kind is EventKind.DELETED:
                 self.deleted(event.path)
             else:
-                self._learn((event.path, written[event.path]), event.revision)
+                self._learn((event.path, entry.version), event.revision)
         self.history.publish(events)
 
     def _learn(self, write: tuple[str, int], revision: Revision) -> None:

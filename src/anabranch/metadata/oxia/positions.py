@@ -47,6 +47,11 @@ def revision_of(epoch: int, position: Position) -> Revision:
     return Revision(epoch, index)
 
 
+def seen_step(shard_count: int) -> int:
+    """By how much a number grows with each change of an entry that was seen."""
+    return 1 << (_PLACE_BITS + _OFFSET_BITS * shard_count)
+
+
 def position_of(revision: Revision, epoch: int, shard_count: int) -> Position | None:
     """Undo `revision_of`; None for a revision of another history."""
     if revision.epoch != epoch or revision.index < 0:

@@ -24,7 +24,7 @@ from anabranch.metadata.oxia.nodes import found_from
 from anabranch.metadata.oxia.requests import ABSENT_VERSION
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.metadata.oxia.writing import index_messages
-from anabranch.metadata.paths import ROOT, ancestors_of
+from anabranch.metadata.paths import ROOT, ancestors_of, parent_of
 from anabranch.metadata.store import Record
 from anabranch.runtime.channels import CallFailed
 
@@ -97,7 +97,7 @@ class Restorer:
         requests: dict[int, pb.WriteRequest] = {}
         counts: dict[int, pb.WriteRequest] = {}
         for record in chunk:
-            self._add(requests, self._request(record))
+            self._add_record(requests, record)
             if record.next_sequence:
                 count = pb.PutRequest(
                     key=keys.sequence_key(record.path),
@@ -146,27 +146,32 @@ class Restorer:
                 )
         return chunk, None
 
-    def _request(self, record: Record) -> pb.PutRequest:
+    def _add_record(self, requests: dict[int, pb.WriteRequest], record: Record) -> None:
+        path, value = record.path, record.value
         changes = record.native_version
-        if not record.value:
+        if not value:
             # Pulsar takes the next number of such a parent from its changes.
             changes = max(changes, record.next_sequence - 1)
-        request = pb.PutRequest(
-            key=record.path,
-            value=record.value,
+        shard = self._client.link_of(path).number
+        request = requests.get(shard)
+        if request is None:
+            request = requests[shard] = pb.WriteRequest(shard=shard)
+        put = request.puts.add(
+            key=path,
+            value=value,
             expected_version_id=ABSENT_VERSION,
             override_modifications_count=changes,
-            secondary_indexes=index_messages(record.indexes),
         )
-        self._number(request, changes)
-        self._know(record.path)
-        return request
+        if record.indexes:
+            put.secondary_indexes.extend(index_messages(record.indexes))
+        self._number(put, shard, changes)
+        self._know(path)
 
-    def _number(self, request: pb.PutRequest, number: int) -> None:
+    def _number(self, request: pb.PutRequest, shard: int, number: int) -> None:
         if number <= limits.OXIA_PRESERVED_VERSION_MAX:
             request.override_version_id = number
-            shard = self._client.link_of(request.key).number
-            self._largest[shard] = max(self._largest.get(shard, 0), number)
+            if number > self._largest.get(shard, -1):
+                self._largest[shard] = number
 
     def _know(self, path: str) -> None:
         self._there[path] = None
@@ -176,7 +181,12 @@ class Restorer:
     async def _make_parents(self, chunk: list[Record]) -> None:
         own = {record.path for record in chunk}
         wanted: dict[str, str] = {}
+        last = ""
         for record in chunk:
+            parent = parent_of(record.path) if record.path != ROOT else ROOT
+            if parent == last:
+                continue  # all that is above was looked at for the one before
+            last = parent
             for ancestor in ancestors_of(record.path):
                 if ancestor not in self._there and ancestor not in own:
                     wanted[ancestor] = record.path
@@ -192,7 +202,7 @@ class Restorer:
         writes = []
         for path in missing:
             request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
-            self._number(request, 0)
+            self._number(request, self._client.link_of(path).number, 0)
             writes.append(request)
         await self._push_all()
         await asyncio.gather(*map(self._client.write, writes))

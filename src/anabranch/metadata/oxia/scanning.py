@@ -12,7 +12,6 @@ from anabranch.errors import ProtocolError, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
-from anabranch.metadata.oxia.nodes import found_from_version
 from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.sessions import session_of
 from anabranch.metadata.paths import ROOT, is_within, order_key
@@ -98,17 +97,17 @@ class Scanner:
         streams = [link.records(("", "")) for link in self._client.links]
         async with aclosing(_merged(streams, _record_order)) as records:  # type: ignore[type-var]
             async for _, record in records:
-                parent = keys.parent_of_sequence_key(record.key)
-                if parent is not None:
-                    numbers[parent] = record.version.modifications_count + 1
-                if not keys.is_path(record.key):
+                key = record.key
+                if not keys.is_path(key):
+                    parent = keys.parent_of_sequence_key(key)
+                    if parent is not None:
+                        numbers[parent] = record.version.modifications_count + 1
                     continue
-                if not root_told and record.key != ROOT:
+                if not root_told and key != ROOT:
                     yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
                 root_told = True
-                if is_within(prefix, record.key):
-                    number = numbers.pop(record.key, 0)
-                    yield _record(record, number, indexes.get(record.key, ()))
+                if is_within(prefix, key):
+                    yield _record(key, record, numbers.pop(key, 0), indexes.get(key, ()))
         if not root_told:
             yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
 
@@ -142,6 +141,10 @@ async def _merged(
 ) -> AsyncIterator[tuple[int, T]]:
     """What several ordered streams bring, in one order, each with the place of its stream."""
     try:
+        if len(streams) == 1:
+            async for item in streams[0]:
+                yield 0, item
+            return
         heads = list(await asyncio.gather(*(anext(stream, None) for stream in streams)))
         waiting = [(order(head), place) for place, head in enumerate(heads) if head is not None]
         heapq.heapify(waiting)
@@ -162,19 +165,12 @@ async def _merged(
             await stream.aclose()  # type: ignore[attr-defined]
 
 
-def _record(record: pb.GetResponse, number: int, indexes: Sequence[IndexKey]) -> Record:
-    found = found_from_version(record.version, record.value)
-    native = found.version.native
-    if native and not found.value:
+def _record(key: str, record: pb.GetResponse, number: int, indexes: tuple[IndexKey, ...]) -> Record:
+    version, value = record.version, record.value
+    native = version.modifications_count
+    if native and not value:
         # Pulsar draws numbers from the changes of an empty parent.
         number = max(number, native + 1)
-    return Record(
-        record.key,
-        found.value,
-        native,
-        found.created_ms,
-        found.modified_ms,
-        number,
-        session_of(record.version) or None,
-        tuple(indexes),
-    )
+    session = session_of(version) or None
+    created_ms, modified_ms = version.created_timestamp, version.modified_timestamp
+    return Record(key, value, native, created_ms, modified_ms, number, session, indexes)

@@ -219,8 +219,14 @@ class OxiaStore:
         await self.sync()
         return self._history.newest
 
-    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+    async def moment(self) -> Revision:
+        """See `MetadataStore.moment`: how far every shard is."""
+        await self.sync()
+        return self._shards.present.feed.here
+
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
         """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
+        del access  # there are none here
         self._check_open()
         check_path(prefix)
         return self._shards.stream(lambda present: present.scanner.export(prefix))

@@ -198,8 +198,13 @@ class ServedStore:
         response = await self._ask(pb.Request(ping=pb.Ping()))
         return messages.revision_from(response.revision)
 
-    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+    async def moment(self) -> Revision:
+        """See `MetadataStore.moment`."""
+        return await self.revision()
+
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
         """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
+        del access  # there are none here
         self._check_open()
         return self._export(check_path(prefix))
 

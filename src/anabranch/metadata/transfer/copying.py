@@ -12,23 +12,24 @@ from dataclasses import dataclass, replace
 from anabranch import limits
 from anabranch.errors import ConflictError, StorageError
 from anabranch.metadata.paths import ROOT, order_key
-from anabranch.metadata.store import MetadataStore, Node, Record
+from anabranch.metadata.store import MetadataStore, Record
 from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer.checkpoint import Checkpoint
-from anabranch.metadata.transfer.comparing import Kind, arrived, compare
-from anabranch.metadata.transfer.digest import NO_NODES, Digest
-from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
+from anabranch.metadata.transfer.digest import NO_NODES, Digest, Summing
+from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.one_moment import OneMoment
 from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.present_nodes import PresentNodes
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.metadata.transfer.survey import (
     PROGRESS_NODES,
     OnProgress,
     is_empty,
-    is_occupied,
     no_progress,
     survey,
 )
+from anabranch.metadata.transfer.verifying import Expectation, first_difference
 from anabranch.metadata.transfer.version_map import ChangedVersion, VersionMapWriter
 from anabranch.runtime import Runtime
 
@@ -106,9 +107,16 @@ class Copy:
         self._map = VersionMapWriter(runtime.disk, options.version_map)
         self._careful_nodes = 0
         """So many of the next nodes may be in the target although nobody noted it."""
-        self._digest = NO_NODES
+        self._read = Summing()
+        """Of all that was taken from the source, which is never more than one node ahead."""
+        self._expected = Expectation(keeping)
+        self._drops_access = options.drop_acls and not keeping.access
+        self._moment = OneMoment(source, drops_access=self._drops_access)
         self._last_path = ""
         self._changed: list[ChangedVersion] = []
+        self._present = PresentNodes(
+            target, keeping, self._note_version, overwrite=options.overwrite
+        )
         self._unkept: list[tuple[str, int]] = []
         self._ended = False
         self._has_root = False
@@ -130,7 +138,9 @@ class Copy:
                 await self._target.restore(self._span(records))
                 await self._end_span()
             report = self._report
-            report.digest = self._digest
+            report.digest = self._read.digest
+            report.overwritten = self._present.overwritten
+            await self._moment.check(report.digest, self._first_difference)
             if self._options.verify:
                 await self._verify()
             await self._map.finish()
@@ -144,6 +154,7 @@ class Copy:
     # --- beginning ----------------------------------------------------------------------------
 
     async def _begin(self) -> None:
+        await self._moment.begin()
         resumed = await self._load_checkpoint()
         if resumed is not None:
             resumed.check_same(self._at)
@@ -162,11 +173,15 @@ class Copy:
             or (loses_acls and self._source.may_have_acls)
         ):
             looked_at = self._target if occupiable else None
-            found = await survey(self._source, looked_at, self._keeping, self._on_progress)
+            found = await survey(
+                self._source, looked_at, self._keeping, self._on_progress, digest=False
+            )
             found.refuse_impossible()
             if loses_acls:
                 found.refuse_acls()
             found.refuse_conflicts()
+            if not found.acls:
+                self._source.read_access(False)
         if resumed is not None:
             if resumed.version_map_bytes:
                 await self._map.resume(resumed.version_map_bytes, resumed.versions_changed)
@@ -205,31 +220,31 @@ class Copy:
 
     async def _remaining(self) -> AsyncGenerator[Record, None]:
         """What is to be copied still, after proof that the rest is what was copied before."""
-        skipped = NO_NODES
         last = order_key(self._at.last_path)
         skipping = self._at.digest.nodes > 0
-        async for record in self._source.records():
-            if record.session is not None:
+        async for found in self._moment.records():
+            if found.session is not None:
                 self._report.ephemerals += 1
                 continue
-            self._has_root |= record.path == ROOT
-            record = self._trimmed(record)
-            if skipping and order_key(record.path) <= last:
-                skipped = skipped.plus(record)
-                continue
-            if skipping:
-                self._check_same_source(skipped)
+            self._has_root = self._has_root or found.path == ROOT
+            record = self._trimmed(found)
+            if skipping and order_key(record.path) > last:
+                self._check_same_source(self._read.digest)
                 skipping = False
-            yield record
+            exact = self._read.add(record)
+            # By what was found, so that nothing done to it on the way goes unnoticed.
+            self._expected.add(found, exact if record is found else None)
+            if not skipping:
+                yield record
         if skipping:
-            self._check_same_source(skipped)
+            self._check_same_source(self._read.digest)
 
     def _trimmed(self, record: Record) -> Record:
         if self._keeping.access or not record.access:
             return record
         if record.access:
             self._report.acls_dropped += 1
-        return replace(record, access=())
+        return record._replace(access=())
 
     def _check_same_source(self, skipped: Digest) -> None:
         if skipped != self._at.digest:
@@ -239,27 +254,31 @@ class Copy:
                 f"{skipped.nodes} or other ones; empty the target, remove the checkpoint "
                 "and begin anew"
             )
-        self._digest, self._last_path = skipped, self._at.last_path
+        self._last_path = self._at.last_path
 
     async def _span(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
         count = 0
+        limited = self._pace.is_limited
+        span_nodes = self._span_nodes if self._options.checkpoint or limited else None
         async for record in records:
             careful = self._options.overwrite or self._careful_nodes > 0
-            self._careful_nodes -= self._careful_nodes > 0
-            if not careful or await self._is_missing(record):
+            if self._careful_nodes > 0:
+                self._careful_nodes -= 1
+            if not careful or await self._present.is_missing(record):
                 if not self._keeping.keeps_version(record):
                     self._unkept.append((record.path, record.native_version))
                 yield record
-            self._digest = self._digest.plus(record)
             self._last_path = record.path
-            if self._digest.nodes % PROGRESS_NODES == 0:
-                self._on_progress("copy", self._digest)
-            now_s = self._runtime.clock.monotonic_s()
-            if (delay_s := self._pace.take(now_s, len(record.value) + len(record.path))) > 0:
-                await asyncio.sleep(delay_s)
             count += 1
-            if self._options.checkpoint or self._pace.is_limited:
-                if count >= self._span_nodes:
+            if count % PROGRESS_NODES == 0:
+                self._on_progress("copy", self._read.digest)
+            if limited:
+                now_s = self._runtime.clock.monotonic_s()
+                delay_s = self._pace.take(now_s, len(record.value) + len(record.path))
+                if delay_s > 0:
+                    await asyncio.sleep(delay_s)
+            if span_nodes is not None:
+                if count >= span_nodes:
                     return
             elif len(self._unkept) >= limits.METADATA_COPY_SPAN_NODES:
                 return
@@ -273,6 +292,7 @@ class Copy:
                 if node is None:
                     raise ConflictError(f"somebody deleted {path} from the target meanwhile")
                 self._note_version(path, version, node.stat.version.native)
+        await self._present.raise_counters()
         await self._map.add(self._changed)
         self._unkept.clear()
         self._changed.clear()
@@ -282,7 +302,7 @@ class Copy:
             self._at = replace(
                 self._at,
                 last_path=self._last_path,
-                digest=self._digest,
+                digest=self._read.digest,
                 uncertain_nodes=self._span_nodes,
                 version_map_bytes=self._map.size_bytes,
                 versions_changed=self._map.count,
@@ -293,104 +313,28 @@ class Copy:
         if source != target:
             self._changed.append(ChangedVersion(path, source, target))
 
-    # --- nodes that are there -----------------------------------------------------------------
-
-    async def _is_missing(self, record: Record) -> bool:
-        """Whether a node is to be restored; one that is there is dealt with."""
-        node = await self._target.get(record.path)
-        if node is None:
-            return True
-        if await self._is_there(record, node):
-            self._note_version(record.path, record.native_version, node.stat.version.native)
-            return False
-        if not is_occupied(record.path, node):
-            return True
-        if node.stat.ephemeral:
-            raise ConflictError(f"{record.path} in the target belongs to a session: not replaced")
-        if not self._options.overwrite:
-            raise ConflictError(f"{record.path} exists in the target and is another one")
-        self._report.overwritten += 1
-        if record.path != ROOT and not await self._target.children(record.path):
-            await self._target.delete(record.path, node.stat.version)
-            return True
-        await self._replace_parent(record, node)
-        return False
-
-    async def _is_there(self, record: Record, node: Node) -> bool:
-        kept = self._keeping.keeps_version(record)
-        if node.value != record.value or node.stat.ephemeral:
-            return False
-        if kept and node.stat.version.native != record.native_version:
-            return False
-        if not record.next_sequence and not record.indexes and not record.access:
-            return True
-        there = await self._exported(record.path)
-        return arrived(record, there, self._keeping, overwritten=True)
-
-    async def _exported(self, path: str) -> Record:
-        records = self._target.export(path)
-        try:
-            async for record in records:
-                return record
-        finally:
-            await records.aclose()  # type: ignore[attr-defined]
-        raise ConflictError(f"somebody deleted {path} from the target meanwhile")
-
-    async def _replace_parent(self, record: Record, node: Node) -> None:
-        """Write over a node that cannot be deleted, since it has children."""
-        there = await self._exported(record.path)
-        if there.next_sequence < record.next_sequence:
-            raise ConflictError(
-                f"{record.path} in the target has children and would issue sequence numbers "
-                f"from {there.next_sequence} on again; the source issued all below "
-                f"{record.next_sequence}: delete it first"
-            )
-        stat = await self._target.put(
-            record.path, record.value, node.stat.version, indexes=record.indexes
-        )
-        self._note_version(record.path, record.native_version, stat.version.native)
-
     # --- the end ------------------------------------------------------------------------------
 
     async def _verify(self) -> None:
-        keeping = self._keeping
-        exact = keeping == replace(EVERYTHING, times=keeping.times)
-        if self._at.target_was_empty and exact:
-            found = NO_NODES
-            async for record in self._target.export(self._source.prefix):
-                if record.path == ROOT and not self._has_root:
-                    continue  # every store has one, even if nobody copied it
-                found = found.plus(record)
-                if found.nodes % PROGRESS_NODES == 0:
-                    self._on_progress("verify", found)
-            if found != self._digest:
-                raise ConflictError(
-                    f"the target has {found.nodes} nodes with digest {found.exact_text}, "
-                    f"{self._digest.nodes} with {self._digest.exact_text} were copied: "
-                    "somebody writes to it"
-                )
-        else:
-            await self._verify_by_node()
+        if self._at.target_was_empty and self._expected.whole:
+            there = self._target.export(self._source.prefix)
+            await self._expected.check(
+                there, self._report.digest, self._on_progress, has_root=self._has_root
+            )
+        elif path := await self._first_difference():
+            raise ConflictError(
+                f"{path} in the target is not what was copied: somebody writes to one of the two"
+            )
         self._report.verified = True
 
-    async def _verify_by_node(self) -> None:
+    async def _first_difference(self) -> str | None:
         sorting = Sorting(self._runtime, self._options.sorting_folder)
-        there = sorting.in_path_order(self._target.export(self._source.prefix), self._keeping)
-        differences = compare(self._lasting(), there, ephemerals=True)
-        async for difference in differences:
-            if difference.kind is Kind.ONLY_RIGHT:
-                continue
-            left, right = difference.left, difference.right
-            assert left is not None
-            if right is None or not arrived(
-                left, right, self._keeping, overwritten=self._options.overwrite
-            ):
-                raise ConflictError(
-                    f"{difference.path} in the target is not what was copied: "
-                    "somebody writes to one of the two"
-                )
-
-    async def _lasting(self) -> AsyncIterator[Record]:
-        async for record in self._source.records():
-            if record.session is None:
-                yield record
+        there = self._target.export(self._source.prefix)
+        return await first_difference(
+            self._source,
+            sorting.in_path_order(there, self._keeping),
+            self._keeping,
+            overwritten=self._options.overwrite,
+            drops_access=self._drops_access,
+            was_empty=self._at.target_was_empty,
+        )

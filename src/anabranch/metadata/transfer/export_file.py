@@ -2,7 +2,7 @@
 
 import asyncio
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from anabranch import limits
@@ -10,6 +10,7 @@ from anabranch.errors import Corruption, InputError, StorageError
 from anabranch.metadata.paths import is_within, order_key
 from anabranch.metadata.store import Record
 from anabranch.metadata.transfer import file_format
+from anabranch.metadata.transfer.digest import Digest
 from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
 from anabranch.runtime import Disk
 from anabranch.runtime.disk import DiskFile
@@ -41,8 +42,17 @@ async def write_export(
     records: AsyncIterator[Record],
     *,
     overwrite: bool = False,
+    check: Callable[[Digest], Awaitable[None]] | None = None,
 ) -> ExportTotals:
     """Write a file that has its name only once it is whole and durable.
+
+    Args:
+        disk: where to.
+        path: the name.
+        header: of the file.
+        records: in path order.
+        overwrite: replace a file that is there.
+        check: is told the digest of all records; what it raises ends the file.
 
     Raises:
         InputError: if there is such a file and it must not be replaced.
@@ -56,7 +66,7 @@ async def write_export(
             await disk.remove(unfinished)  # of an export that was interrupted
         file = await disk.open(unfinished, create=True)
         try:
-            totals = await _write_blocks(file, header, records)
+            totals = await _write_blocks(file, header, records, check)
         except BaseException:
             await file.close()
             await disk.remove(unfinished)
@@ -69,7 +79,10 @@ async def write_export(
 
 
 async def _write_blocks(
-    file: DiskFile, header: ExportHeader, records: AsyncIterator[Record]
+    file: DiskFile,
+    header: ExportHeader,
+    records: AsyncIterator[Record],
+    check: Callable[[Digest], Awaitable[None]] | None,
 ) -> ExportTotals:
     start = file_format.encode_start(header)
     await append(file, start, sync=False)
@@ -84,6 +97,8 @@ async def _write_blocks(
             await append(file, encoded, sync=False)
             offset += len(encoded)
             block.clear()
+    if check is not None:
+        await check(totals.digest)
     end = b""
     if block:
         end = file_format.encode_block(offset, file_format.NODES_BLOCK, bytes(block))

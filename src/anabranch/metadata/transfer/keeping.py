@@ -31,6 +31,8 @@ class Keeping:
     access: bool = False
     path_order: bool = True
     """Whether `export` goes in path order; otherwise parents come first, and no more is known."""
+    one_moment: bool = True
+    """Whether `export` gives all nodes as of one moment; otherwise each as of its turn."""
     sequences_count_as_versions: bool = False
     """Whether an empty node's version rises to the number of sequential children it had."""
 
@@ -74,7 +76,11 @@ class Keeping:
 
 EVERYTHING: Final = Keeping()
 _OXIA: Final = Keeping(
-    sequences=False, times=False, path_order=False, sequences_count_as_versions=True
+    sequences=False,
+    times=False,
+    path_order=False,
+    one_moment=False,
+    sequences_count_as_versions=True,
 )
 
 
@@ -91,6 +97,7 @@ def keeping_of(url: str) -> Keeping:
             sequences=False,
             times=False,
             access=True,
+            one_moment=False,
             ensemble=zookeeper_addresses.parse_ensemble(url),
         )
     return _OXIA if scheme == oxia_address.SCHEME else EVERYTHING

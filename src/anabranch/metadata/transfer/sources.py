@@ -6,7 +6,7 @@ from typing import Protocol
 
 from anabranch.errors import NotFound
 from anabranch.metadata.paths import check_path, is_within
-from anabranch.metadata.store import MetadataStore, Record
+from anabranch.metadata.store import EventKind, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.export_file import ExportFile
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.ordering import Sorting
@@ -43,13 +43,30 @@ class RecordSource(Protocol):
         """Whether all of it should be read before anything is done with it."""
         ...
 
+    @property
+    def is_of_one_moment(self) -> bool:
+        """Whether whatever `records` gives was there at one moment, whoever writes to it."""
+        ...
+
     def records(self) -> AsyncIterator[Record]:
         """The nodes."""
         ...
 
+    def read_access(self, wanted: bool) -> None:
+        """Whether access rights are to be read from now on; in the beginning they are."""
+        ...
+
+    async def moment(self) -> Revision | None:
+        """Comes again only if nobody wrote to the source in between; None if nobody can."""
+        ...
+
+    async def changed_since(self, moment: Revision | None) -> str | None:
+        """A path that was written to; None if none was or nobody knows any more."""
+        ...
+
 
 class StoreSource:
-    """Nodes of a store, as of one moment."""
+    """Nodes of a store."""
 
     may_be_damaged = False
 
@@ -67,14 +84,31 @@ class StoreSource:
         self.identity = shown(url)
         self.prefix = check_path(prefix)
         self.may_have_acls = keeping.access
+        self.is_of_one_moment = keeping.one_moment
         self._store = store
+        self._reads_access = True
 
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
-        records = self._store.export(self.prefix)
+        records = self._store.export(self.prefix, access=self._reads_access)
         if self._sorting is not None:
             records = self._sorting.in_path_order(records, self._keeping)
         return _some(records, self.prefix, self.identity)
+
+    def read_access(self, wanted: bool) -> None:
+        """See `RecordSource.read_access`."""
+        self._reads_access = wanted
+
+    async def moment(self) -> Revision:
+        """See `RecordSource.moment`."""
+        return await self._store.moment()
+
+    async def changed_since(self, moment: Revision | None) -> str | None:
+        """See `RecordSource.changed_since`."""
+        assert moment is not None
+        async for event in self._store.changed_since(moment, self.prefix):
+            return None if event.kind is EventKind.GAP else event.path
+        return None
 
 
 class FileSource:
@@ -82,6 +116,7 @@ class FileSource:
 
     may_have_acls = True
     may_be_damaged = True
+    is_of_one_moment = True
 
     def __init__(self, file: ExportFile, prefix: str | None = None) -> None:
         self.identity = f"file:{file.path}"
@@ -91,6 +126,17 @@ class FileSource:
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
         return _some(self._within(), self.prefix, self.identity)
+
+    def read_access(self, wanted: bool) -> None:
+        """See `RecordSource.read_access`: a file has them beside the rest."""
+
+    async def moment(self) -> None:
+        """See `RecordSource.moment`: every reading is checked against the file's end."""
+        return
+
+    async def changed_since(self, moment: Revision | None) -> None:
+        """See `RecordSource.changed_since`."""
+        return
 
     async def _within(self) -> AsyncIterator[Record]:
         async for record in self._file.records():

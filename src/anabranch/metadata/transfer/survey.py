@@ -8,7 +8,7 @@ from anabranch import limits
 from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore, Node, Record
-from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.digest import NO_NODES, Digest, Summing
 from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.sources import RecordSource
@@ -104,15 +104,22 @@ async def survey(
     target: MetadataStore | None,
     keeping: Keeping = EVERYTHING,
     on_progress: OnProgress = no_progress,
+    *,
+    digest: bool = True,
 ) -> Survey:
     """Read the source once; look at each of its paths in the target, if one is given."""
     found = Survey()
     paths: list[str] = []
+    nodes = value_bytes = 0
+    summing = Summing()
     async for record in source.records():
         if record.session is not None:
             found.ephemerals += 1
             continue
-        found.digest = found.digest.plus(record)
+        nodes += 1
+        value_bytes += len(record.value)
+        if digest:
+            summing.add(record)
         if record.access:
             found.acls += 1
             found.first_with_acls = found.first_with_acls or record.path
@@ -124,10 +131,11 @@ async def survey(
             if len(paths) >= limits.METADATA_COPY_READS_MAX:
                 await _look_up(target, paths, found)
                 paths.clear()
-        if found.digest.nodes % PROGRESS_NODES == 0:
-            on_progress("look", found.digest)
+        if nodes % PROGRESS_NODES == 0:
+            on_progress("look", Digest(nodes, value_bytes))
     if target is not None:
         await _look_up(target, paths, found)
+    found.digest = summing.digest
     return found
 
 

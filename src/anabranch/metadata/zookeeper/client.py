@@ -4,7 +4,7 @@ Refusals are `Refusal`s with ZooKeeper's codes; `store` says what they mean to t
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from anabranch import limits
@@ -20,8 +20,8 @@ from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
 from anabranch.metadata.zookeeper.link import Link
-from anabranch.metadata.zookeeper.replies import Acl, Change, Code, Part, Refusal, ZStat
-from anabranch.metadata.zookeeper.requests import CREATOR_ACL, OPEN_ACL, Flag, Request, WatchMode
+from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Change, Code, Part, Refusal, ZStat
+from anabranch.metadata.zookeeper.requests import CREATOR_ACL, Flag, Request, WatchMode
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Tls
 
@@ -163,12 +163,23 @@ class ZooKeeperClient:
         """A part of `multi_read` that asks for value and stat."""
         return requests.read_part(self.full(path))
 
+    def read_values(self, paths: Sequence[str]) -> list[bytes]:
+        """Such parts for many paths."""
+        return requests.value_parts(self._all_full(paths))
+
+    def _all_full(self, paths: Sequence[str]) -> Sequence[str]:
+        if not self._prefix:
+            return paths
+        if ROOT in paths:
+            return [self.full(path) for path in paths]
+        return [self._prefix + path for path in paths]
+
     def read_names(self, path: str) -> bytes:
         """A part of `multi_read` that asks for the names of children."""
         return requests.read_part(self.full(path), children=True)
 
-    async def send(self, request: Request[T], *, session: int | None = None) -> T:
-        """Send one operation; see `Link.call`.
+    def begin(self, request: Request[T], *, session: int | None = None) -> asyncio.Future[T]:
+        """Send one operation with the next turn of the loop; see `Link.ask`.
 
         Raises:
             InputError: if the servers would not take it for its size.
@@ -178,7 +189,15 @@ class ZooKeeperClient:
                 f"a request of {len(request.body)} bytes is more than the {self.request_bytes_max} "
                 "that ZooKeeper takes: raise jute.maxbuffer there and in the URL"
             )
-        return await self.link.call(request, session=session)
+        return self.link.ask(request, session=session).answer
+
+    async def send(self, request: Request[T], *, session: int | None = None) -> T:
+        """Send one operation; see `Link.call`.
+
+        Raises:
+            InputError: if the servers would not take it for its size.
+        """
+        return await self.begin(request, session=session)
 
     # --- operations ---------------------------------------------------------------------------
 
@@ -219,6 +238,10 @@ class ZooKeeperClient:
         """Access rights and stat."""
         return await self.send(requests.get_acl(self.full(path)))
 
+    def begin_acls(self, paths: Sequence[str]) -> asyncio.Future[list[tuple[Acl, ...] | Refusal]]:
+        """Ask for the access rights of many nodes; each answer may be why there are none."""
+        return self.begin(requests.get_acls(self._all_full(paths)))
+
     async def set_acl(
         self, path: str, acl: Sequence[Acl], version: int = requests.ANY_VERSION
     ) -> ZStat:
@@ -237,25 +260,33 @@ class ZooKeeperClient:
         Raises:
             ProtocolError: if there are not as many answers.
         """
-        pages: list[list[bytes]] = [[]]
-        size_bytes = 0
-        for part in parts:
-            size_bytes += len(part)
-            if pages[-1] and size_bytes > self.request_bytes_max // 2:
-                pages.append([])
-                size_bytes = len(part)
-            pages[-1].append(part)
-        answers = await asyncio.gather(
-            *(self.send(requests.multi_read(page)) for page in pages if page)
-        )
+        answers = await asyncio.gather(*self.begin_reads(parts))
         found = [part for answer in answers for part in answer]
         if len(found) != len(parts):
             raise ProtocolError(f"{len(parts)} reads have {len(found)} answers")
         return found
 
-    async def sync(self) -> None:
-        """Let this server catch up with its leader."""
-        await self.send(requests.sync(self.full(ROOT)))
+    def begin_reads(self, parts: Sequence[bytes]) -> list[asyncio.Future[list[Part]]]:
+        """Send such reads with the next turn of the loop."""
+        return [self.begin(requests.multi_read(page)) for page in self._read_pages(parts)]
+
+    def _read_pages(self, parts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        if sum(map(len, parts)) <= self.request_bytes_max // 2:
+            yield parts
+            return
+        start = size_bytes = 0
+        for place, part in enumerate(parts):
+            size_bytes += len(part)
+            if place > start and size_bytes > self.request_bytes_max // 2:
+                yield parts[start:place]
+                start, size_bytes = place, len(part)
+        yield parts[start:]
+
+    async def sync(self) -> int:
+        """Let this server catch up with its leader; returns the zxid it is at then."""
+        call = self.link.ask(requests.sync(self.full(ROOT)))
+        await call.answer
+        return call.zxid
 
     async def watch(self, path: str, mode: WatchMode = WatchMode.RECURSIVE) -> int:
         """Be told of changes, on every connection to come; returns from which zxid on."""

@@ -17,11 +17,11 @@ from anabranch.errors import (
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.jute import Reader
 from anabranch.metadata.zookeeper.replies import (
+    HEADER,
     Change,
     Refusal,
     Welcome,
     read_change,
-    read_header,
     read_welcome,
 )
 from anabranch.metadata.zookeeper.requests import Op, Request
@@ -37,7 +37,7 @@ _log: Final = get_logger("zookeeper")
 class Call:
     """One request whose answer somebody waits for."""
 
-    __slots__ = ("answer", "made_s", "once", "request", "sent", "session", "zxid")
+    __slots__ = ("answer", "bundled", "made_s", "once", "request", "sent", "session", "zxid")
 
     def __init__(
         self, request: Request[Any], made_s: float, session: int | None, *, once: bool = False
@@ -51,6 +51,8 @@ class Call:
         self.sent = False
         self.zxid = 0
         """The point of history at which the server answered."""
+        self.bundled: list[Any] = []
+        """Answers to the first requests of a bundle."""
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: AnabranchError) -> None:
@@ -119,10 +121,9 @@ class ServerConnection:
         """See `ConnectionHandler.data_received`."""
         if self.lost.done():
             return
-        self._buffer += data
         changes: list[Change] = []
         try:
-            for frame in self._frames():
+            for frame in self._frames(data):
                 self._take(frame, changes)
         except AnabranchError as error:
             _log.warning("zookeeper_broke_rules", reason=str(error))
@@ -150,46 +151,68 @@ class ServerConnection:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _frames(self) -> Iterator[bytes]:
-        at, end = 0, len(self._buffer)
+    def _frames(self, data: bytes) -> Iterator[bytes]:
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted_bytes():
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        at, end = 0, len(data)
         try:
             while end - at >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(self._buffer, at)
+                (length,) = _LENGTH.unpack_from(data, at)
                 if not 0 <= length <= limits.ZOOKEEPER_REPLY_BYTES_MAX:
                     raise FrameTooLarge(
                         f"ZooKeeper announces a reply of {length} bytes, "
                         f"at most {limits.ZOOKEEPER_REPLY_BYTES_MAX} are read"
                     )
-                if end - at - _LENGTH.size < length:
+                start = at + _LENGTH.size
+                if end - start < length:
                     break
-                start, at = at + _LENGTH.size, at + _LENGTH.size + length
-                yield bytes(self._buffer[start:at])
+                at = start + length
+                yield data[start:at]
         finally:
-            del self._buffer[:at]
+            self._buffer += data[at:]
+
+    def _wanted_bytes(self) -> int:
+        """So many must be there before there is anything to do."""
+        if len(self._buffer) < _LENGTH.size:
+            return _LENGTH.size
+        length: int = _LENGTH.unpack_from(self._buffer)[0]
+        return min(_LENGTH.size + length, limits.ZOOKEEPER_REPLY_BYTES_MAX)
 
     def _take(self, frame: bytes, changes: list[Change]) -> None:
         if not self.welcome.done():
             self.welcome.set_result(read_welcome(frame))
             return
-        reader = Reader(frame)
-        header = read_header(reader)
-        if header.xid == requests.WATCH_XID:
-            changes.append(read_change(reader, header.zxid))
+        if len(frame) < HEADER.size:
+            raise ProtocolError(f"a reply has {len(frame)} bytes, its header alone {HEADER.size}")
+        xid, zxid, error = HEADER.unpack_from(frame)
+        reader = Reader(frame, HEADER.size)
+        if xid > 0 and not changes:
+            self._answer(xid, zxid, error, reader)
+            return
+        if xid == requests.WATCH_XID:
+            changes.append(read_change(reader, zxid))
             return
         if changes:
             self._listener.changed(changes[:])
             changes.clear()
-        if header.xid == requests.AUTH_XID:
-            self._identified(header.error)
-        elif header.xid == requests.SET_WATCHES_XID:
-            self._listener.rearmed(header.zxid, header.error)
+        if xid == requests.AUTH_XID:
+            self._identified(error)
+        elif xid == requests.SET_WATCHES_XID:
+            self._listener.rearmed(zxid, error)
         else:
-            self._answer(header.xid, header.zxid, header.error, reader)
+            self._answer(xid, zxid, error, reader)
 
     def _answer(self, xid: int, zxid: int, error: int, reader: Reader) -> None:
         if not self._sent or self._sent[0][0] != xid:
             raise ProtocolError(f"an answer to request {xid} does not come in its turn")
         call = self._sent[0][1]
+        if call.request.bundle:
+            self._answer_bundled(call, zxid, error, reader)
+            return
         result: Any
         if error and not (reader.left and call.request.code == Op.MULTI):
             result = None
@@ -206,6 +229,20 @@ class ServerConnection:
             call.fail(Refusal(error))
         else:
             call.answer.set_result(result)
+
+    def _answer_bundled(self, call: Call, zxid: int, error: int, reader: Reader) -> None:
+        if error:
+            call.bundled.append(Refusal(error))
+        else:
+            call.bundled.append(call.request.read(reader))
+            reader.end()
+        self._sent.popleft()
+        if len(call.bundled) < len(call.request.bundle):
+            return
+        call.zxid = zxid
+        self._listener.answered(zxid)
+        if not call.answer.done():
+            call.answer.set_result(call.bundled)
 
     def _fail_first(self, error: AnabranchError) -> None:
         # The bytes that cannot be read answer the first request: asked again, they come again.
@@ -256,13 +293,16 @@ class ServerConnection:
         """Send requests with one write."""
         assert self._connection is not None
         pieces: list[bytes] = []
+        xid = self._last_xid
         for call in calls:
-            self._last_xid = 1 if self._last_xid == _XID_END else self._last_xid + 1
-            request = call.request
-            pieces.append(_REQUEST.pack(len(request.body) + 8, self._last_xid, request.code))
-            pieces.append(request.body)
+            code, body = call.request.code, call.request.body
+            for one in call.request.bundle or (body,):
+                xid = 1 if xid == _XID_END else xid + 1
+                pieces.append(_REQUEST.pack(len(one) + 8, xid, code))
+                pieces.append(one)
+                self._sent.append((xid, call))
             call.sent = True
-            self._sent.append((self._last_xid, call))
+        self._last_xid = xid
         self._connection.write(b"".join(pieces))
 
     # --- the end ------------------------------------------------------------------------------
@@ -275,9 +315,11 @@ class ServerConnection:
 
     def take_unanswered(self) -> list[Call]:
         """The requests that this connection will not answer any more, in order."""
-        found = [call for _, call in self._sent]
+        found = dict.fromkeys(call for _, call in self._sent)  # a bundle is there many times
         self._sent.clear()
-        return found
+        for call in found:
+            call.bundled = []
+        return list(found)
 
     def _end(self, reason: AnabranchError | None = None) -> None:
         for waiting in (self.welcome, self.authenticated):

@@ -162,7 +162,7 @@ class Link:
             return
         calls: list[Call] = []
         room = limits.ZOOKEEPER_UNANSWERED_MAX - connection.unanswered
-        while self._queue and len(calls) < room:
+        while self._queue and room > 0:
             call = self._queue.popleft()
             if call.answer.done():
                 continue  # its caller has given up
@@ -170,6 +170,7 @@ class Link:
                 call.fail(SessionExpired("the session ended before the write was sent"))
                 continue
             calls.append(call)
+            room -= max(1, len(call.request.bundle))
         if calls:
             connection.send(calls)
 

@@ -13,7 +13,7 @@ HIDDEN_PREFIX: Final = ".anabranch-"
 """Names that begin so are the store's own, at every level."""
 INDEX_ROOT: Final = f"/{HIDDEN_PREFIX}indexes"
 _SYSTEM: Final = "zookeeper"
-_KINDS: Final = {
+_KINDS: Final[dict[int, EventKind]] = {
     WatchKind.CREATED: EventKind.CREATED,
     WatchKind.CHANGED: EventKind.MODIFIED,
     WatchKind.DELETED: EventKind.DELETED,
@@ -58,7 +58,7 @@ def shown(parent: str, names: list[str], *, at_top: bool) -> list[str]:
 def events_of(changes: list[Change], *, at_top: bool) -> list[Event]:
     """What watches told, in the words of the contract."""
     found = [
-        Event(_KINDS[WatchKind(change.kind)], change.path, revision_of(change.zxid))
+        Event(_KINDS[change.kind], change.path, revision_of(change.zxid))
         for change in changes
         if change.kind in _KINDS and not is_hidden(change.path, at_top=at_top)
     ]

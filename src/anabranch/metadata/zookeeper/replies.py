@@ -8,13 +8,17 @@ from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.metadata.zookeeper.jute import Reader
 
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
-_HEADER: Final = struct.Struct(">iqi")
+HEADER: Final = struct.Struct(">iqi")
+"""In front of every reply: the request's number, the zxid the server is at, an error code."""
 _PART: Final = struct.Struct(">ibi")
-_EVENT: Final = struct.Struct(">ii")
 CONTAINER_OWNER: Final = -(2**63)
 TTL_OWNER_MASK: Final = 0xFF << 56
 """The owner of a node that lives for some time has all of these bits."""
-_INT: Final = struct.Struct(">i")
+_PART_AND_LENGTH: Final = struct.Struct(">ibii")
+"""Behind every part come more bytes than this: at least the end of all parts."""
+_DONE_AT: Final = 4
+_CHANGE: Final = struct.Struct(">iii")
+_new_tuple: Final = tuple.__new__
 # Kinds of parts: operation codes.
 _REFUSED: Final = -1
 _CREATE: Final = 1
@@ -85,14 +89,6 @@ class ZStat(NamedTuple):
         return ((self.cversion + self.num_children) & 0xFFFFFFFF) // 2
 
 
-class Header(NamedTuple):
-    """In front of every reply."""
-
-    xid: int
-    zxid: int
-    error: int
-
-
 class Welcome(NamedTuple):
     """The answer to a request for a session."""
 
@@ -118,10 +114,10 @@ class Acl(NamedTuple):
     identity: str
 
 
-def read_header(reader: Reader) -> Header:
-    """The header of a reply."""
-    xid, zxid, error = reader.numbers(_HEADER)
-    return Header(xid, zxid, error)
+OPEN_ACL: Final = (Acl(31, "world", "anyone"),)
+"""Everybody may do everything."""
+_OPEN: Final = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
+_OPEN_ANSWER_BYTES: Final = len(_OPEN) + _STAT.size
 
 
 def read_welcome(data: bytes) -> Welcome:
@@ -139,10 +135,14 @@ def read_welcome(data: bytes) -> Welcome:
 
 def read_change(reader: Reader, zxid: int) -> Change:
     """What a watch tells."""
-    kind, state = reader.numbers(_EVENT)
-    path = reader.text()
-    reader.end()
-    return Change(kind, state, path, zxid)
+    data, at = reader.data, reader.at
+    kind, state, length = reader.numbers(_CHANGE)
+    if length != len(data) - at - _CHANGE.size:
+        raise ProtocolError(f"a change has a path of {length} bytes in {len(data) - at}")
+    try:
+        return Change(kind, state, data[at + _CHANGE.size :].decode(), zxid)
+    except UnicodeDecodeError:
+        raise ProtocolError(f"a change has a path that is none: {data[at:][:40]!r}") from None
 
 
 def read_stat(reader: Reader) -> ZStat:
@@ -194,6 +194,16 @@ def read_acls(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
     return acls, read_stat(reader)
 
 
+def read_rights(reader: Reader) -> tuple[Acl, ...]:
+    """Of getACL, the access rights alone."""
+    at, data = reader.at, reader.data
+    if len(data) - at == _OPEN_ANSWER_BYTES and data.startswith(_OPEN, at):
+        # Nearly every node is open to all, and whole trees are asked for it.
+        reader.at = len(data)
+        return OPEN_ACL
+    return read_acls(reader)[0]
+
+
 Part = None | str | tuple[str, ZStat] | ZStat | tuple[bytes, ZStat] | list[str] | Refusal
 """The answer to one operation among several of one request."""
 
@@ -202,29 +212,27 @@ def read_parts(reader: Reader) -> list[Part]:
     """Of multi and multiRead: one answer per operation, or why it was refused."""
     found: list[Part] = []
     data, at = reader.data, reader.at
+    add, part, stat, new = found.append, _PART_AND_LENGTH.unpack_from, _STAT.unpack_from, _new_tuple
     try:
-        while True:
-            kind, done, _ = _PART.unpack_from(data, at)
-            at += _PART.size
-            if done:
-                reader.at = at
-                return found
+        while not data[at + _DONE_AT]:
+            # By hand, since whole trees are read this way.
+            kind, _, _, length = part(data, at)
             if kind == _GET_DATA:
-                # By hand, since whole trees are read this way.
-                (length,) = _INT.unpack_from(data, at)
-                start = at + _INT.size
+                start = at + _PART_AND_LENGTH.size
                 at = start if length == -1 else start + length
                 if at < start:
                     raise ProtocolError(f"a reply has a value of {length} bytes")
-                value = data[start:at]
-                found.append((value, ZStat._make(_STAT.unpack_from(data, at))))
+                add((data[start:at], new(ZStat, stat(data, at))))
                 at += _STAT.size
             else:
-                reader.at = at
-                found.append(_read_part(kind, reader))
+                reader.at = at + _PART.size
+                add(_read_part(kind, reader))
                 at = reader.at
-    except struct.error:
+        _PART.unpack_from(data, at)
+    except (struct.error, IndexError):
         raise ProtocolError(f"a reply ends at byte {len(data)}, within numbers") from None
+    reader.at = at + _PART.size
+    return found
 
 
 def _read_part(kind: int, reader: Reader) -> Part:
@@ -249,6 +257,6 @@ def data_of(part: Part) -> tuple[bytes, ZStat]:
     Raises:
         ProtocolError: if it answers something else.
     """
-    if isinstance(part, tuple) and isinstance(part[0], bytes):
-        return part[0], part[1]
+    if type(part) is tuple and type(part[0]) is bytes:
+        return part
     raise ProtocolError("a value was asked for, the answer is something else")

@@ -1,25 +1,24 @@
 """ZooKeeper's operations as bytes, each with how its answer is read. Pure."""
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from anabranch.metadata.zookeeper import jute, replies
-from anabranch.metadata.zookeeper.replies import Acl, Part, ZStat
+from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Part, Refusal, ZStat
 
 T_co = TypeVar("T_co", covariant=True)
 _PART: Final = struct.Struct(">ibi")
 _HELLO: Final = struct.Struct(">iqiq")
 _READ_PART: Final = struct.Struct(">ibii")
+_LENGTH: Final = struct.Struct(">i")
 _PARTS_END: Final = _PART.pack(-1, 1, -1)
 ANY_VERSION: Final = -1
 WATCH_XID: Final = -1
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
 EVERYTHING: Final = 31
-OPEN_ACL: Final = (Acl(EVERYTHING, "world", "anyone"),)
 CREATOR_ACL: Final = (Acl(EVERYTHING, "auth", ""),)
 """For those alone who have one of the identities of whoever makes the node."""
 
@@ -79,8 +78,7 @@ class WatchKind(IntEnum):
     CHILDREN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[T_co]):
+class Request(NamedTuple, Generic[T_co]):
     """One operation."""
 
     code: int
@@ -88,6 +86,9 @@ class Request(Generic[T_co]):
     read: Callable[[jute.Reader], T_co]
     writes: bool = False
     """Whether it may have taken effect if its answer is lost."""
+    bundle: Sequence[bytes] = ()
+    """Bodies of many reads of this kind instead of one: all answers come together, in a list, and
+    a `Refusal` in the place of one that was refused."""
 
 
 def hello(zxid_seen: int, timeout_ms: int, session: int, password: bytes) -> bytes:
@@ -167,6 +168,13 @@ def get_acl(path: str) -> Request[tuple[tuple[Acl, ...], ZStat]]:
     return Request(Op.GET_ACL, jute.text(path), replies.read_acls)
 
 
+def get_acls(paths: Sequence[str]) -> Request[list[tuple[Acl, ...] | Refusal]]:
+    """Access rights of many nodes, which ZooKeeper lets nobody ask for with one request."""
+    bodies = [_LENGTH.pack(len(name)) + name for name in map(str.encode, paths)]
+    # The type is that of all answers, `read` makes one.
+    return Request(Op.GET_ACL, b"", replies.read_rights, False, bodies)  # type: ignore[arg-type]
+
+
 def set_acl(path: str, acl: Sequence[Acl], version: int = ANY_VERSION) -> Request[ZStat]:
     """Replace the access rights of a node."""
     body = jute.text(path) + acls(acl) + jute.integer(version)
@@ -218,6 +226,12 @@ def _parts(operations: Sequence[Request[object]]) -> bytes:
 def multi(operations: Sequence[Request[object]]) -> Request[list[Part]]:
     """Carry out all operations in one moment, or none."""
     return Request(Op.MULTI, _parts(operations), replies.read_parts, True)
+
+
+def value_parts(paths: Iterable[str]) -> list[bytes]:
+    """A getData of each path, as parts of a multiRead."""
+    head, code = _READ_PART.pack, int(Op.GET_DATA)
+    return [head(code, 0, -1, len(name)) + name + b"\x00" for name in map(str.encode, paths)]
 
 
 def read_part(path: str, *, children: bool = False) -> bytes:

@@ -2,33 +2,49 @@
 
 A version is kept by writing the node so many times in one multi, up to a limit; above it the node
 begins at 0. A sequence number is kept by making and removing children. Times cannot be kept.
+
+Where nothing is, nothing can be refused, so several requests are under way; elsewhere one at a
+time, so that nothing comes behind a node that was in the way.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.operation_checks import check_record
-from anabranch.metadata.paths import ROOT, join, parent_of
+from anabranch.metadata.paths import ROOT, is_within, join, parent_of
 from anabranch.metadata.store import Record
+from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
-from anabranch.metadata.zookeeper.naming import HIDDEN_PREFIX
-from anabranch.metadata.zookeeper.replies import Acl, Code, Refusal
+from anabranch.metadata.zookeeper.naming import HIDDEN_PREFIX, shown
+from anabranch.metadata.zookeeper.replies import Acl, Code, Part, Refusal
 from anabranch.metadata.zookeeper.requests import Request
 from anabranch.metadata.zookeeper.writing import Writer, meaning
 
 Operations = list[Request[object]]
+_PART_BYTES: Final = 16
+"""What an operation takes in a request besides its body."""
 
 
 @dataclass(slots=True)
 class _Parent:
     """A node whose children are being restored."""
 
-    path: str
-    next_sequence: int
+    record: Record
     creates: int
+
+
+class _Multi(NamedTuple):
+    """Operations that are under way together, each with the record it belongs to."""
+
+    operations: Operations
+    owners: list[Record]
+    answer: asyncio.Future[list[Part]]
 
 
 class Restoring:
@@ -38,28 +54,51 @@ class Restoring:
         self._client = client
         self._indexes = indexes
         self._writer = writer
+        self._bytes_max = client.request_bytes_max // 2
+        self._free: str | None = None
+        """At and below this path there was nothing, so that nothing can be in the way."""
         self._pending: Operations = []
         self._owners: list[Record] = []
         """For each pending operation, the record it belongs to."""
         self._pending_bytes = 0
+        self._under_way: deque[_Multi] = deque()
         self._parents: list[_Parent] = []
 
     async def run(self, records: AsyncIterator[Record]) -> int:
         """See `MetadataStore.restore`."""
         count = 0
-        async for record in records:
-            check_record(record, holds_access=True)
-            if record.next_sequence > limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX:
-                raise InputError(
-                    f"{record.path}: its next sequence number {record.next_sequence} is above the "
-                    f"{limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX} that can be restored to ZooKeeper"
-                )
-            if record.session is None:
-                await self._add(record)
-                count += 1
-        await self._leave(None)
-        await self._flush()
+        try:
+            async for record in records:
+                check_record(record, holds_access=True)
+                if record.next_sequence > limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX:
+                    raise InputError(
+                        f"{record.path}: its next sequence number {record.next_sequence} is above "
+                        f"the {limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX} that can be restored to "
+                        "ZooKeeper"
+                    )
+                if record.session is None:
+                    if not count:
+                        self._free = await self._nothing_at(record.path)
+                    await self._add(record)
+                    count += 1
+            await self._leave(None)
+            await self._flush()
+            await self._settle(0)
+        finally:
+            left = [multi.answer for multi in self._under_way]
+            await asyncio.gather(*left, return_exceptions=True)
         return count
+
+    async def _nothing_at(self, path: str) -> str | None:
+        """The path, if there is nothing at or below it; a root is always there."""
+        try:
+            names, _ = await self._client.children(path)
+        except Refusal as refusal:
+            if refusal.code != Code.NO_NODE:
+                raise meaning(refusal, path) from None
+            return path
+        at_top = self._client.chroot == ROOT
+        return path if path == ROOT and not shown(path, names, at_top=at_top) else None
 
     async def _add(self, record: Record) -> None:
         creates = 0
@@ -67,14 +106,17 @@ class Restoring:
             creates = await self._add_root(record)
         else:
             parent = parent_of(record.path)
-            await self._leave(parent)
+            if not self._parents or self._parents[-1].record.path != parent:
+                await self._leave(parent)
             if self._parents:
                 self._parents[-1].creates += 1
             elif parent != ROOT:
                 await self._flush()
+                await self._settle(0)
                 await self._writer.make_parents(record.path, None, None)
+                self._parents.append(_Parent(Record(parent, b"", 0, 0, 0), 0))
             await self._add_node(record)
-        self._parents.append(_Parent(record.path, record.next_sequence, creates))
+        self._parents.append(_Parent(record, creates))
 
     async def _add_root(self, record: Record) -> int:
         stat = await self._client.exists(ROOT)
@@ -83,11 +125,12 @@ class Restoring:
         writes = record.native_version
         if writes > limits.ZOOKEEPER_RESTORED_VERSION_MAX or (record.value and not writes):
             writes = 1
-        await self._add_all(record, [self._client.op_set(ROOT, b"")] * (writes - 1))
         if writes:
-            await self._finish(record, self._client.op_set(ROOT, record.value))
+            blank: Operations = [self._client.op_set(ROOT, b"")] * (writes - 1)
+            await self._add_writes(record, blank, self._client.op_set(ROOT, record.value))
         if record.access:
             await self._flush()
+            await self._settle(0)
             await self._client.set_acl(ROOT, self._acl(record))
         return stat.creates
 
@@ -95,95 +138,102 @@ class Restoring:
         writes = record.native_version
         if not 0 < writes <= limits.ZOOKEEPER_RESTORED_VERSION_MAX:
             create = self._client.op_create(record.path, record.value, acl=self._acl(record))
-            await self._finish(record, create)
+            await self._add_writes(record, [], create)
             return
         create = self._client.op_create(record.path, b"", acl=self._acl(record))
         blank = self._client.op_set(record.path, b"")
-        await self._add_all(record, [create, *[blank] * (writes - 1)])
-        await self._finish(record, self._client.op_set(record.path, record.value))
+        last = self._client.op_set(record.path, record.value)
+        await self._add_writes(record, [create, *[blank] * (writes - 1)], last)
 
     def _acl(self, record: Record) -> Sequence[Acl]:
         if not record.access:
             return self._writer.acl
         return [Acl(right.permissions, right.scheme, right.identity) for right in record.access]
 
-    async def _finish(self, record: Record, last: Request[object]) -> None:
-        """The write that gives a node its value; its keys come in the same moment."""
-        together = [last, *await self._indexes.beside(record.path, record.indexes)]
-        await self._make_room(sum(len(operation.body) + 16 for operation in together))
-        for operation in together:
-            self._append(record, operation)
+    async def _add_writes(self, record: Record, before: Operations, last: Request[object]) -> None:
+        """What makes a node; the last write gives it its value, and its keys in the same moment.
 
-    async def _add_all(self, record: Record, operations: Operations) -> None:
-        for operation in operations:
-            await self._make_room(len(operation.body) + 16)
-            self._append(record, operation)
+        All of it is in one multi, so that a node is there whole or not at all, except if one cannot
+        take it.
+        """
+        together = [last]
+        if record.indexes:
+            together += await self._indexes.beside(record.path, record.indexes)
+        if before and _size_bytes([*before, *together]) > self._bytes_max:
+            for operation in before:
+                await self._add_together(record, [operation])
+        else:
+            together = [*before, *together]
+        await self._add_together(record, together)
 
-    def _append(self, record: Record, operation: Request[object]) -> None:
-        self._pending.append(operation)
-        self._owners.append(record)
-        self._pending_bytes += len(operation.body) + 16
-
-    async def _make_room(self, size_bytes: int) -> None:
+    async def _add_together(self, record: Record, operations: Operations) -> None:
+        size_bytes = _size_bytes(operations)
+        count = len(self._pending) + len(operations)
         if self._pending and (
-            len(self._pending) >= limits.ZOOKEEPER_RESTORE_OPERATIONS_MAX
-            or self._pending_bytes + size_bytes > self._client.request_bytes_max // 2
+            count > limits.ZOOKEEPER_RESTORE_OPERATIONS_MAX
+            or self._pending_bytes + size_bytes > self._bytes_max
         ):
             await self._flush()
+        self._pending += operations
+        self._owners += [record] * len(operations)
+        self._pending_bytes += size_bytes
 
     async def _flush(self) -> None:
+        """Send what is pending; where something may be in the way, wait for the answer."""
         operations, owners = self._pending, self._owners
         self._pending, self._owners, self._pending_bytes = [], [], 0
         if not operations:
             return
-        refused = await self._try(operations)
-        if refused is None:
-            return
-        place, refusal = refused
+        answer = self._client.begin(requests.multi(operations))
+        self._under_way.append(_Multi(operations, owners, answer))
+        free = self._free is not None and is_within(self._free, owners[-1].path)
+        await self._settle(limits.ZOOKEEPER_RESTORES_UNDER_WAY_MAX if free else 0)
+
+    async def _settle(self, under_way_max: int) -> None:
+        while len(self._under_way) > under_way_max:
+            multi = self._under_way[0]
+            refused = _refused(await multi.answer)
+            self._under_way.popleft()
+            if refused is not None:
+                await self._stop(multi, *refused)
+
+    async def _stop(self, multi: _Multi, place: int, refusal: Refusal) -> None:
+        """Write what came before a node that was refused, without it; then say why."""
+        operations, owners, _ = multi
         record = owners[place]
-        # What came before stays, so it is written without the one that was refused.
-        before = [
-            operation
-            for operation, owner in zip(operations, owners, strict=True)
-            if owner is not record
-        ][: owners.index(record)]
-        if before and (again := await self._try(before)) is not None:
+        while place and owners[place - 1] is record:
+            place -= 1
+        before = operations[:place]
+        if before and (again := _refused(await self._client.multi(before))) is not None:
             raise meaning(again[1], owners[again[0]].path)
         if refusal.code == Code.NODE_EXISTS:
-            raise ConflictError(f"{record.path} exists already: nothing from there on was restored")
+            rest = "some nodes" if self._under_way else "nothing"
+            raise ConflictError(f"{record.path} exists already: {rest} from there on was restored")
         raise meaning(refusal, record.path)
-
-    async def _try(self, operations: Operations) -> tuple[int, Refusal] | None:
-        """Carry out all, or say which one was refused."""
-        for place, part in enumerate(await self._client.multi(operations)):
-            if isinstance(part, Refusal) and part.code not in (
-                Code.OK,
-                Code.RUNTIME_INCONSISTENCY,
-            ):
-                return place, part
-        return None
 
     async def _leave(self, parent: str | None) -> None:
         """All children of the nodes below `parent` are there: see to their sequence numbers."""
-        while self._parents and self._parents[-1].path != parent:
+        while self._parents and self._parents[-1].record.path != parent:
             left = self._parents.pop()
-            missing = left.next_sequence - left.creates
+            missing = left.record.next_sequence - left.creates
             if missing > 0:
-                await self._flush()
-                await self._count_up(left.path, missing)
+                await self._count_up(left.record, missing)
 
-    async def _count_up(self, path: str, times: int) -> None:
-        name = join(path, f"{HIDDEN_PREFIX}passed-restore")
+    async def _count_up(self, record: Record, times: int) -> None:
+        name = join(record.path, f"{HIDDEN_PREFIX}passed-restore")
         pair: Operations = [self._client.op_create(name, b""), self._client.op_delete(name)]
-        pairs_max = max(
-            1,
-            min(
-                limits.ZOOKEEPER_RESTORE_OPERATIONS_MAX // 2,
-                self._client.request_bytes_max // (4 * len(pair[0].body) + 64),
-            ),
-        )
-        while times > 0:
-            pairs = min(times, pairs_max)
-            if (refused := await self._try(pair * pairs)) is not None:
-                raise meaning(refused[1], path)
-            times -= pairs
+        owner = Record(*record)  # another one: the node itself is not what is refused here
+        for _ in range(times):
+            await self._add_together(owner, pair)
+
+
+def _size_bytes(operations: Operations) -> int:
+    return sum([len(operation.body) + _PART_BYTES for operation in operations])
+
+
+def _refused(answer: list[Part]) -> tuple[int, Refusal] | None:
+    """Which operation was refused, if one was."""
+    for place, part in enumerate(answer):
+        if isinstance(part, Refusal) and part.code not in (Code.OK, Code.RUNTIME_INCONSISTENCY):
+            return place, part
+    return None

@@ -205,7 +205,7 @@ class ZooKeeperStore:
     async def _scan(self, prefix: str) -> AsyncIterator[Node]:
         try:
             async for page in Walk(self.client).pages(prefix):
-                for path, value, stat, _ in page:
+                for path, value, stat in page:
                     yield self._node(path, value, stat)
         except Refusal as refusal:
             raise meaning(refusal, f"a node at or below {prefix}") from None
@@ -231,13 +231,21 @@ class ZooKeeperStore:
         await self.sync()
         return self._history.newest
 
-    def export(self, prefix: str = "/") -> AsyncIterator[Record]:
+    async def moment(self) -> Revision:
+        """See `MetadataStore.moment`.
+
+        Watches tell nothing of access rights, so this is the point the whole ensemble is at.
+        """
+        self._check_open()
+        return revision_of(await self.client.sync())
+
+    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
         """See `MetadataStore.export`, but each node is as of when its turn came.
 
         Changes meanwhile are those of `changed_since` a revision from before the call.
         """
         self._check_open()
-        return export(self.client, self._indexes, check_path(prefix))
+        return export(self.client, self._indexes, check_path(prefix), access=access)
 
     # --- watching -----------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ names. So neither wide nor deep trees cost a round trip per node.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from anabranch import limits
 from anabranch.errors import ProtocolError
@@ -19,15 +20,19 @@ _NODE_BYTES: Final = 100
 """What a node takes in an answer besides its value."""
 _FIRST_PAGE: Final = 64
 
+Found = tuple[str, bytes, ZStat]
+"""A node that was read: path, value and stat. Whole trees are made of it, so it is a bare tuple."""
 
-class Found(NamedTuple):
-    """A node that was read."""
 
-    path: str
-    value: bytes
-    stat: ZStat
-    complete: bool
-    """Whether its children are known to follow."""
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """A node that was read, and the names of whose children were not."""
+
+    found: Found
+
+
+_Ahead = Found | _Parent | str
+"""A node whose children follow; one whose children are not known; one not read yet."""
 
 
 class Walk:
@@ -37,81 +42,101 @@ class Walk:
         self._client = client
         self._at_top = client.chroot == ROOT
         self._page_nodes = _FIRST_PAGE
-        self._ahead: list[Found | str] = []
-        """What comes next, last first; names are nodes not read yet."""
+        self._ahead: list[_Ahead] = []
+        """What comes next, last first."""
 
     async def pages(self, prefix: str) -> AsyncIterator[list[Found]]:
         """Every node at or below a path that is there when its turn comes, some at a time."""
-        self._ahead = ahead = list[Found | str]([prefix])
-        while ahead:
-            await self._read_ahead()
-            page: list[Found] = []
-            while ahead and not isinstance(item := ahead[-1], str) and item.complete:
-                page.append(item)
-                ahead.pop()
-            if page:
-                yield page
+        self._ahead = [prefix]
+        taken, reading = self._begin()
+        try:
+            while taken:
+                page = self._finish(taken, await asyncio.gather(*reading))
+                taken, reading = self._begin()
+                if page:
+                    # The requests go out, and are answered while the caller deals with the page.
+                    await asyncio.sleep(0)
+                    yield page
+        finally:
+            for answer in reading:
+                answer.cancel()
 
-    async def _read_ahead(self) -> None:
-        taken: list[Found | str] = []
-        unread: list[Found | str] = []
+    def _begin(self) -> tuple[list[_Ahead], list[asyncio.Future[list[Part]]]]:
+        """Take some of what comes next, and read what is not known of it."""
+        ahead = self._ahead
+        taken: list[_Ahead] = []
+        unread = 0
         room = self._page_nodes * limits.ZOOKEEPER_READ_AHEAD_PAGES
-        while self._ahead and len(unread) < room and len(taken) < 2 * room:
-            item = self._ahead.pop()
+        while ahead and unread < room and len(taken) < 2 * room:
+            item = ahead.pop()
             taken.append(item)
-            if isinstance(item, str) or not item.complete:
-                unread.append(item)
-        parts = iter(await self._read(unread))
-        fresh: list[Found | str] = []
-        for item in taken:
-            if not isinstance(item, str):
-                if item.complete:
-                    fresh.append(item)
-                else:
-                    self._take_names(item, next(parts), fresh)
-                continue
-            part = next(parts)
-            if isinstance(part, tuple):
-                value, stat = data_of(part)
-                fresh.append(Found(item, value, stat, stat.num_children == 0))
-            else:
-                _check_gone(part)
-        fresh.reverse()
-        self._ahead += fresh
+            if type(item) is not tuple:
+                unread += 1
+        return taken, self._read(taken)
 
-    def _take_names(self, item: Found, part: Part, fresh: list[Found | str]) -> None:
-        fresh.append(item._replace(complete=True))
-        if isinstance(part, list):
-            below = item.path if item.path != ROOT else ""
-            names = shown(item.path, part, at_top=self._at_top)
-            fresh += [f"{below}/{name}" for name in names]
-        else:
-            _check_gone(part)
+    def _finish(self, taken: list[_Ahead], answers: list[list[Part]]) -> list[Found]:
+        """Put back what was taken, with what was read of it; return what may be told now."""
+        parts = [part for answer in answers for part in answer]
+        fresh, size_bytes = self._fresh(taken, parts)
+        self._adapt(size_bytes // max(1, len(answers)))
+        unknown = next((at for at, item in enumerate(fresh) if type(item) is not tuple), len(fresh))
+        later = fresh[unknown:]
+        later.reverse()
+        self._ahead += later
+        page: list[Found] = fresh[:unknown]  # type: ignore[assignment]
+        return page
 
-    async def _read(self, unread: list[Found | str]) -> list[Part]:
-        reads = [
-            self._client.read_value(item)
-            if isinstance(item, str)
-            else self._client.read_names(item.path)
-            for item in unread
-        ]
-        pages = [
-            reads[start : start + self._page_nodes]
-            for start in range(0, len(reads), self._page_nodes)
-        ]
-        answers = await asyncio.gather(*map(self._client.multi_read, pages))
-        for answer in answers:
-            self._adapt(answer)
-        return [part for answer in answers for part in answer]
-
-    def _adapt(self, page: list[Part]) -> None:
+    def _fresh(self, taken: list[_Ahead], parts: list[Part]) -> tuple[list[_Ahead], int]:
+        """What was taken, with what was read of it, and how many bytes that was."""
+        fresh: list[_Ahead] = []
+        add = fresh.append
+        asked = iter(parts)
         size_bytes = 0
-        for part in page:
-            if isinstance(part, tuple) and isinstance(part[0], bytes):
-                size_bytes += _NODE_BYTES + len(part[0])
-        if size_bytes > limits.ZOOKEEPER_PAGE_BYTES_USUAL:
+        for item in taken:
+            if type(item) is str:
+                part = next(asked, None)
+                if isinstance(part, tuple):
+                    value, stat = data_of(part)
+                    size_bytes += _NODE_BYTES + len(value)
+                    found = (item, value, stat)
+                    add(_Parent(found) if stat.num_children else found)
+                else:
+                    _check_gone(part)
+            elif isinstance(item, _Parent):
+                add(item.found)
+                fresh += self._below(item.found[0], next(asked, None))
+            else:
+                add(item)
+        return fresh, size_bytes
+
+    def _below(self, path: str, part: Part) -> list[str]:
+        if not isinstance(part, list):
+            _check_gone(part)
+            return []
+        below = path if path != ROOT else ""
+        return [f"{below}/{name}" for name in shown(path, part, at_top=self._at_top)]
+
+    def _read(self, taken: list[_Ahead]) -> list[asyncio.Future[list[Part]]]:
+        """Ask for values and stats, and for names of children, in order."""
+        client = self._client
+        if all(type(item) is not _Parent for item in taken):
+            reads = client.read_values([item for item in taken if type(item) is str])
+        else:
+            reads = [
+                client.read_value(item) if type(item) is str else client.read_names(item.found[0])  # type: ignore[union-attr]
+                for item in taken
+                if type(item) is not tuple
+            ]
+        return [
+            answer
+            for start in range(0, len(reads), self._page_nodes)
+            for answer in client.begin_reads(reads[start : start + self._page_nodes])
+        ]
+
+    def _adapt(self, page_bytes: int) -> None:
+        if page_bytes > limits.ZOOKEEPER_PAGE_BYTES_USUAL:
             self._page_nodes = max(1, self._page_nodes // 2)
-        elif 2 * size_bytes < limits.ZOOKEEPER_PAGE_BYTES_USUAL:
+        elif 2 * page_bytes < limits.ZOOKEEPER_PAGE_BYTES_USUAL:
             self._page_nodes = min(2 * self._page_nodes, limits.ZOOKEEPER_PAGE_NODES_MAX)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from anabranch.errors import AnabranchError, BadVersion, ConfigError, Fenced
@@ -194,7 +193,7 @@ def old_index_keys_stay(
 def restored_versions_begin_anew(self: Tree, record: Record, moment: Any) -> Outcome:
     """The version of a node is not part of a copy."""
     outcome: Outcome = original("restored_versions_begin_anew")(
-        self, replace(record, native_version=0), moment
+        self, record._replace(native_version=0), moment
     )
     return outcome
 

@@ -1,12 +1,13 @@
 """Planted bugs of copies between metadata stores, and of export files."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 from anabranch.metadata.store import Record
 from anabranch.metadata.transfer.copying import Copy
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
+from anabranch.metadata.transfer.one_moment import OneMoment
+from anabranch.metadata.transfer.present_nodes import PresentNodes
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.metadata.transfer.survey import Survey
 from anabranch.testing.planted import original, planted
@@ -16,28 +17,28 @@ from anabranch.testing.planted import original, planted
 def copy_loses_sequences(self: Copy, record: Record) -> Record:
     """The counters of sequential nodes are not carried."""
     kept: Record = original("copy_loses_sequences")(self, record)
-    return replace(kept, next_sequence=0)
+    return kept._replace(next_sequence=0)
 
 
 @planted("copy_loses_versions", target="anabranch.metadata.transfer.copying:Copy._trimmed")
 def copy_loses_versions(self: Copy, record: Record) -> Record:
     """Every node begins with version 0 again, and nobody notes it."""
     kept: Record = original("copy_loses_versions")(self, record)
-    return replace(kept, native_version=0)
+    return kept._replace(native_version=0)
 
 
 @planted("copy_changes_values", target="anabranch.metadata.transfer.copying:Copy._trimmed")
 def copy_changes_values(self: Copy, record: Record) -> Record:
     """Values lose white space at their end, as if they were lines."""
     kept: Record = original("copy_changes_values")(self, record)
-    return replace(kept, value=kept.value.rstrip(b"\xff"))
+    return kept._replace(value=kept.value.rstrip(b"\xff"))
 
 
 @planted("copy_takes_ephemerals", target="anabranch.metadata.transfer.sources:StoreSource.records")
 async def copy_takes_ephemerals(self: StoreSource) -> AsyncIterator[Record]:
     """Nodes of sessions are copied as if they were to stay."""
     async for record in original("copy_takes_ephemerals")(self):
-        yield replace(record, session=None)
+        yield record._replace(session=None)
 
 
 @planted("copy_looks_too_late", target="anabranch.metadata.transfer.survey:Survey.refuse_conflicts")
@@ -59,7 +60,7 @@ def copy_asks_too_late_what_fits(self: Survey) -> None:
 )
 def resume_trusts_the_checkpoint(self: Copy, skipped: Digest) -> None:
     """A copy goes on although the source is not the same any more."""
-    self._digest, self._last_path = skipped, self._at.last_path
+    self._last_path = self._at.last_path
 
 
 @planted("resume_forgets_the_open_span", target="anabranch.metadata.transfer.copying:Copy._begin")
@@ -84,7 +85,7 @@ def end_is_not_checked(file: str, offset: int, payload: bytes, found: Any) -> No
 @planted("file_loses_acls", target="anabranch.metadata.transfer.file_format:encode_record")
 def file_loses_acls(record: Record) -> bytes:
     """Access rights are not written to export files."""
-    encoded: bytes = original("file_loses_acls")(replace(record, access=()))
+    encoded: bytes = original("file_loses_acls")(record._replace(access=()))
     return encoded
 
 
@@ -109,6 +110,32 @@ def versions_are_not_noted(self: Copy, path: str, source: int, target: int) -> N
 def urls_are_shown_whole(url: str) -> str:
     """Secrets in a store's URL are written into files and shown."""
     return url
+
+
+@planted(
+    "copy_trusts_a_moving_source", target="anabranch.metadata.transfer.one_moment:OneMoment.check"
+)
+async def copy_trusts_a_moving_source(
+    self: OneMoment, read: Digest, first_changed: Any = None
+) -> None:
+    """Nobody asks whether the source was written to while it was read."""
+
+
+@planted(
+    "second_reading_skips_access",
+    target="anabranch.metadata.transfer.sources:StoreSource.read_access",
+)
+def second_reading_skips_access(self: StoreSource, wanted: bool) -> None:
+    """Access rights that were not read once are never read again."""
+    original("second_reading_skips_access")(self, False)
+
+
+@planted(
+    "resume_leaves_counters_behind",
+    target="anabranch.metadata.transfer.present_nodes:PresentNodes.raise_counters",
+)
+async def resume_leaves_counters_behind(self: PresentNodes) -> None:
+    """A counter that was too low when the copy was interrupted stays so."""
 
 
 @planted("diff_knows_no_rule", target="anabranch.metadata.transfer.comparing:_numbers")

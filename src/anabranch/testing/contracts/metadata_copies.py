@@ -5,7 +5,7 @@ empty store of any kind.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -202,6 +202,25 @@ class Copies:
         since = Revision(newest.epoch + 5, newest.index + 1000)
         changes = [event async for event in store.changed_since(since)]
         assert [(event.kind, event.path) for event in changes] == [(EventKind.GAP, "/")]
+
+    async def test_a_moment_comes_again_only_if_nothing_was_written(
+        self, store: MetadataStore
+    ) -> None:
+        writes: dict[str, Callable[[], Awaitable[object]]] = {
+            "create": lambda: store.put("/a", b""),
+            "modify": lambda: store.put("/a", b""),
+            "below": lambda: store.put("/a/b", b"", indexes=(IndexKey("i", "k"),)),
+            "session": lambda: store.put("/mine", b"", ephemeral=True),
+            "sequence": lambda: store.put("/a/n-", b"", sequential=True),
+            "delete": lambda: store.delete("/a/b"),
+            "restore": lambda: store.restore(each([Record("/r", b"", 3, 1, 1)])),
+        }
+        for name, write in writes.items():
+            before = await store.moment()
+            await records_of(store)
+            assert await store.moment() == before, "reading is no writing"
+            await write()
+            assert await store.moment() != before, name
 
     async def test_sync_shows_what_was_answered(self, store: MetadataStore) -> None:
         await asyncio.gather(*(store.put(f"/n/{i}", b"") for i in range(20)))

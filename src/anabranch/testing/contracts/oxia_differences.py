@@ -5,7 +5,6 @@ different shards have no order between them.
 """
 
 import asyncio
-from dataclasses import replace
 
 from anabranch import limits
 from anabranch.metadata.store import IndexKey, MetadataStore, Put, Record, Stat
@@ -59,13 +58,13 @@ class OxiaCopies(Copies):
         await another.delete(issued[2])
         await another.put("/gone", b"", ephemeral=True)
         records = await records_of(another)
-        lasting = {r.path: replace(r, created_ms=0, modified_ms=0) for r in records}
+        lasting = {r.path: r._replace(created_ms=0, modified_ms=0) for r in records}
         del lasting["/gone"]
         since = records[0].modified_ms
         assert await store.restore(each(records)) == len(lasting)
         copied = await records_of(store)
         assert all(record.created_ms == record.modified_ms >= since for record in copied)
-        assert {r.path: replace(r, created_ms=0, modified_ms=0) for r in copied} == lasting
+        assert {r.path: r._replace(created_ms=0, modified_ms=0) for r in copied} == lasting
         assert not await store.exists("/gone")
         assert await by_index(store, "i") == ["/a/ä€"]
         assert (await store.put("/a/n-", b"", sequential=True)).path > issued[2]

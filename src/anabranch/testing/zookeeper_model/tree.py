@@ -7,8 +7,8 @@ results.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from anabranch.metadata.zookeeper.replies import CONTAINER_OWNER, Acl, Code, ZStat
-from anabranch.metadata.zookeeper.requests import OPEN_ACL, Flag, WatchKind
+from anabranch.metadata.zookeeper.replies import CONTAINER_OWNER, OPEN_ACL, Acl, Code, ZStat
+from anabranch.metadata.zookeeper.requests import Flag, WatchKind
 from anabranch.testing.zookeeper_model.operations import (
     Check,
     CloseSession,
