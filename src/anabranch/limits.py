@@ -1,7 +1,8 @@
 """Every bound in one place, unit in the name. Relations between bounds are asserted here.
 
 Nothing but constants lives here; a module that needs a bound imports it from here. Those of the
-checks are in `verify.limits`, those of servers that tests start in `testing.servers.limits`.
+checks are in `verify.limits`, those of the doctor in `cli.machine`, those of servers that tests
+start in `testing.servers.limits`.
 """
 
 from typing import Final
@@ -393,12 +394,3 @@ assert BATCH_BYTES_MAX + ENTRY_METADATA_BYTES < MESSAGE_BYTES_MAX < PRODUCER_PEN
 assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"
 assert 0 < LEASE_DRIFT_SHARE_MAX < 1 / 6, "a session's loss is announced at 5/6 of its timeout"
 assert UPDATE_BACKOFF_S_MIN < UPDATE_BACKOFF_S_MAX < UPDATE_S_MAX
-
-# --- the doctor -------------------------------------------------------------------------------
-DOCTOR_SYNCS: Final = 20
-DOCTOR_SYNC_S_MAX: Final = 0.02
-"""Half of the syncs may take longer before the disk is called slow."""
-DOCTOR_FREE_BYTES_MIN: Final = 1024 * MIB
-DOCTOR_OPEN_FILES_MIN: Final = 4096
-DOCTOR_CLOCK_DRIFT_S_MAX: Final = 0.5
-"""How far the wall clock may jump while the doctor looks."""

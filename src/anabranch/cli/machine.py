@@ -15,13 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from anabranch import limits
 from anabranch.errors import FormatError
+from anabranch.limits import MIB
 from anabranch.server.data_folder import IDENTITY_FILE, read_identity
 from anabranch.server.settings import Settings
 
 PYTHON_MIN: Final = (3, 11)
 _PROBE_BYTES: Final = b"\0" * 4096
+SYNCS: Final = 20
+SYNC_S_MAX: Final = 0.02
+"""Half of the syncs may take longer before the disk is called slow."""
+FREE_BYTES_MIN: Final = 1024 * MIB
+OPEN_FILES_MIN: Final = 4096
+CLOCK_DRIFT_S_MAX: Final = 0.5
+"""How far the wall clock may jump while the doctor looks."""
 
 
 class State(enum.Enum):
@@ -84,7 +91,7 @@ def disk(folder: Path) -> Finding:
     taken_s = []
     try:
         with tempfile.NamedTemporaryFile(prefix=".anabranch-doctor-", dir=place) as file:
-            for _ in range(limits.DOCTOR_SYNCS):
+            for _ in range(SYNCS):
                 file.write(_PROBE_BYTES)
                 file.flush()
                 began_s = time.perf_counter()
@@ -95,7 +102,7 @@ def disk(folder: Path) -> Finding:
         return Finding("data folder", State.BAD, detail, "choose another folder with --data")
     median_s = statistics.median(taken_s)
     detail = f"{place}: a sync takes {median_s * 1000:.2f} ms, at worst {max(taken_s) * 1000:.2f}"
-    if median_s > limits.DOCTOR_SYNC_S_MAX:
+    if median_s > SYNC_S_MAX:
         fix = "every acknowledgement waits for a sync: put --data on a faster disk"
         return Finding("data folder", State.WEAK, detail, fix)
     return Finding("data folder", State.GOOD, detail)
@@ -129,9 +136,9 @@ def space(folder: Path) -> Finding:
     """How much room there is."""
     place = _existing(folder)
     free = shutil.disk_usage(place).free
-    detail = f"{free / limits.MIB / 1024:.1f} GiB free at {place}"
-    if free < limits.DOCTOR_FREE_BYTES_MIN:
-        fix = f"free {limits.DOCTOR_FREE_BYTES_MIN // limits.MIB} MiB: a full disk ends the server"
+    detail = f"{free / MIB / 1024:.1f} GiB free at {place}"
+    if free < FREE_BYTES_MIN:
+        fix = f"free {FREE_BYTES_MIN // MIB} MiB: a full disk ends the server"
         return Finding("free space", State.WEAK, detail, fix)
     return Finding("free space", State.GOOD, detail)
 
@@ -140,7 +147,7 @@ def open_files() -> Finding:
     """How many connections and files a process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     detail = f"{'any number' if soft == resource.RLIM_INFINITY else soft} per process"
-    if soft != resource.RLIM_INFINITY and soft < limits.DOCTOR_OPEN_FILES_MIN:
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
         fix = "each connection needs one: ulimit -n 65536"
         return Finding("open files", State.WEAK, detail, fix)
     return Finding("open files", State.GOOD, detail)
@@ -167,11 +174,11 @@ def clock(folder: Path) -> Finding:
     wall_s, steady_s = time.time(), time.monotonic()
     time.sleep(0.05)
     drift_s = abs((time.time() - wall_s) - (time.monotonic() - steady_s))
-    if drift_s > limits.DOCTOR_CLOCK_DRIFT_S_MAX:
+    if drift_s > CLOCK_DRIFT_S_MAX:
         detail = f"the wall clock jumped by {drift_s:.1f} s just now"
         return Finding("clock", State.WEAK, detail, "let a time service set it gradually")
     file = folder / IDENTITY_FILE
-    if file.exists() and file.stat().st_mtime > wall_s + limits.DOCTOR_CLOCK_DRIFT_S_MAX:
+    if file.exists() and file.stat().st_mtime > wall_s + CLOCK_DRIFT_S_MAX:
         detail = f"the wall clock is before the time {file} was written"
         return Finding("clock", State.WEAK, detail, "set the clock: publish times will be wrong")
     return Finding("clock", State.GOOD, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s)))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anabranch import limits
 from anabranch.cli import machine
 from anabranch.cli.machine import State
 from anabranch.cli.main import app
@@ -92,10 +91,10 @@ def test_folder_that_is_not_ours_is_bad(
 def test_weak_machine_gets_advice_and_may_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "DOCTOR_SYNC_S_MAX", 0.0)
-    monkeypatch.setattr(limits, "DOCTOR_FREE_BYTES_MIN", 1 << 60)
-    monkeypatch.setattr(limits, "DOCTOR_OPEN_FILES_MIN", 1 << 60)
-    monkeypatch.setattr(limits, "DOCTOR_CLOCK_DRIFT_S_MAX", -1.0)
+    monkeypatch.setattr(machine, "SYNC_S_MAX", 0.0)
+    monkeypatch.setattr(machine, "FREE_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr(machine, "OPEN_FILES_MIN", 1 << 60)
+    monkeypatch.setattr(machine, "CLOCK_DRIFT_S_MAX", -1.0)
     code, found = diagnose("--data", str(tmp_path))
     assert code == 0
     for name in ("data folder", "free space", "open files", "clock"):
