@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -134,13 +135,15 @@ class JavaClient:
         assert self._process.stdout is not None, "its output is a pipe"
         self._process.stdin.write("!")
         self._process.stdin.flush()
+        said: deque[str] = deque(maxlen=20)
         for line in self._process.stdout:
+            said.append(line)
             if line.startswith("figures "):
                 failed, *numbers = map(float, line.split()[1:])
                 if failed:
                     raise RuntimeError(f"{failed:.0f} appends of the Java client failed")
                 return Figures(*numbers)
-        raise RuntimeError("the Java client ended")
+        raise RuntimeError(f"the Java client ended:\n{''.join(said)}")
 
 
 @contextmanager
@@ -153,7 +156,7 @@ def java(folder: Path, metadata_url: str, protocol: str, load: Load) -> Iterator
         [*command, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         try:
