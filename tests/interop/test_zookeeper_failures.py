@@ -308,7 +308,7 @@ async def test_access_rights_are_set_exported_and_restored(url: str) -> None:
     await closed.client.create("/open", b"")
     records = [record async for record in closed.export()]
     rights = {record.path: [right.scheme for right in record.access] for record in records}
-    assert rights == {"/": [], "/a": ["digest"], "/a/b": ["digest"], "/open": []}
+    assert rights == {"/": ["digest"], "/a": ["digest"], "/a/b": ["digest"], "/open": []}
 
     target = await ZooKeeperStore.open(runtime, f"{url}/to", identities=me)
     assert await target.restore(each(records)) == 4
@@ -317,7 +317,7 @@ async def test_access_rights_are_set_exported_and_restored(url: str) -> None:
     assert [record.native_version for record in restored] == [0, 0, 1, 0]
 
     unaware = await open_store("memory:", runtime)
-    with pytest.raises(InputError, match=r"/a has access rights"):
+    with pytest.raises(InputError, match=r"^/ has access rights"):
         await unaware.restore(each(records))
     quick = await ZooKeeperStore.open(runtime, f"{url}/from?export.acl=skip", identities=me)
     assert {record.access async for record in quick.export()} == {()}

@@ -149,6 +149,7 @@ async def test_chroot_is_made_only_by_those_who_may(server: StandIn) -> None:
     store = await ZooKeeperStore.open(server.runtime(), f"{url}?acl=creator")
     assert list(server.nodes) == ["/", "/some", "/some/where"]
     assert server.nodes["/some/where"].acl == ((31, "auth", ""),), "who may delete what is in it"
+    assert server.nodes["/some"].acl == ((31, "world", "anyone"),), "others may be there, too"
     await store.close()
     asked = server.requests.count(Op.CREATE2)
     again = await ZooKeeperStore.open(server.runtime(), url, may_make=False)
@@ -225,6 +226,17 @@ async def test_close_that_is_given_up_lets_go_of_everything(server: StandIn) -> 
     assert server.connections[-1].cut
     names = [task.get_name() for task in asyncio.all_tasks()]
     assert not [name for name in names if "ZooKeeper" in name], "nobody keeps the session alive"
+
+
+async def test_close_while_connecting_lets_go_of_the_connection(server: StandIn) -> None:
+    store = await opened(server)
+    asked = asyncio.Event()
+    server.before = once(Op.AUTH, lambda wire: asked.set() or "lost")  # type: ignore[func-returns-value]
+    server.connections[-1].abort()
+    async with asyncio.timeout(10):
+        await asked.wait()
+        await store.close()
+    assert server.connections[-1].cut, "the one that was to be the next"
 
 
 async def test_who_is_no_zookeeper_is_told_with_the_reason(server: StandIn) -> None:

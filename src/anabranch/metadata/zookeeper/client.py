@@ -95,9 +95,11 @@ class ZooKeeperClient:
             await self._make_if_missing(full)
 
     async def _make_if_missing(self, full: str) -> None:
+        # What is above the chroot may be for others, too.
+        acl = self.new_acl if full == self.chroot else OPEN_ACL
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             try:
-                await self.link.call(requests.create(full, b"", acl=self.new_acl))
+                await self.link.call(requests.create(full, b"", acl=acl))
             except OutcomeUnknown:
                 continue  # whether it was made then or now makes no difference
             except Refusal as refusal:

@@ -227,6 +227,7 @@ class Link:
 
     async def _try(self, address: Address) -> ServerConnection | None:
         connection: ServerConnection | None = None
+        attached = False
 
         def handler() -> ServerConnection:
             nonlocal connection
@@ -248,6 +249,7 @@ class Link:
                 if self.session.welcomed(asked_for, welcome, sent_s) is not Begun.EXPIRED:
                     await self._identify(connection)
                     self._attached(connection)
+                    attached = True
                     return connection
                 self._session_lost("ZooKeeper has ended the session")
         except TimeoutError:
@@ -258,8 +260,9 @@ class Link:
             self._refused(error)
         except (OSError, UnicodeError, AnabranchError) as error:
             self._last_error = f"{address}: {error}"
-        if connection is not None:
-            connection.abort()
+        finally:
+            if connection is not None and not attached:
+                connection.abort()
         return None
 
     async def _identify(self, connection: ServerConnection) -> None:
