@@ -1,6 +1,7 @@
 """The house rules that no linter knows."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,8 @@ def test_page_has_one_title(page: Path) -> None:
             fenced = not fenced
         titles += not fenced and line.startswith("# ")
     assert titles == 1
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
