@@ -47,6 +47,7 @@ class OnModel:
         listener = await server.start(RealNetwork(), "127.0.0.1", 0)
         yield f"oxia://{server.address}"
         await listener.close()
+        await server.close()
 
     @pytest.fixture
     async def store(self, url: str) -> AsyncIterator[MetadataStore]:

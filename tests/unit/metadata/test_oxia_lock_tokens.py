@@ -28,6 +28,7 @@ async def url() -> AsyncIterator[str]:
     listener = await server.start(RealNetwork(), "127.0.0.1", 0)
     yield f"oxia://{server.address}"
     await listener.close()
+    await server.close()
 
 
 async def open_store(url: str) -> OxiaStore:
@@ -40,8 +41,8 @@ async def test_token_rises_for_whoever_has_seen_less(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ash, birch = await open_store(url), await open_store(url)
-    place = birch._client.place_of(LOCK)
-    take = birch._feed._take
+    place = birch._shards.present.client.place_of(LOCK)
+    take = birch._shards.present.feed._take
 
     def take_some(shard: int, batch: Any) -> None:
         if shard == place:
@@ -50,7 +51,7 @@ async def test_token_rises_for_whoever_has_seen_less(
     for path in ("/locks", "/n"):
         await ash.put(path, b"")
     await birch.sync()
-    monkeypatch.setattr(birch._feed, "_take", take_some)
+    monkeypatch.setattr(birch._shards.present.feed, "_take", take_some)
     for number in range(40):
         await ash.put(f"/n/{number}", b"")
     failures: list[BaseException] = []

@@ -1,5 +1,6 @@
 """One server of the modelled Oxia, as its clients meet it."""
 
+import asyncio
 import contextvars
 import copy
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from anabranch.testing.oxia_model.shard import ModelShard
 
 T = TypeVar("T")
 _PAGE: Final = 100
+_CLOSED_S: Final = 0.01
+"""A real loop closes sockets a little later than it is told to."""
 NAMESPACE: Final = "default"
 
 
@@ -41,6 +44,7 @@ class ModelServer:
         self.cluster = cluster
         self.address = ""
         self._context = context
+        self._wires: list[ServerWire] = []
         self._following: dict[ServedCall, _Place] = {}
         """Who is told of a shard, and up to where that was done."""
         self._asking: dict[ServedCall, None] = {}
@@ -64,10 +68,21 @@ class ModelServer:
 
     async def start(self, network: Network, host: str, port: int) -> Listener:
         """Listen, and take part."""
-        listener = await network.listen(host, port, lambda: ServerWire(self))
+        listener = await network.listen(host, port, self._accept)
         self.address = f"{host}:{listener.port}"
         self.cluster.join(self)
         return listener
+
+    def _accept(self) -> ServerWire:
+        self._wires = [wire for wire in self._wires if wire.open]
+        self._wires.append(ServerWire(self))
+        return self._wires[-1]
+
+    async def close(self) -> None:
+        """End every connection."""
+        for wire in self._wires:
+            wire.abort()
+        await asyncio.sleep(_CLOSED_S)
 
     def begin(self, call: ServedCall, message: bytes) -> None:
         """See `CallHandler.begin`."""
