@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.errors import Fenced
 from anabranch.metadata.election_machine import Standing
+from anabranch.metadata.store import Revision
 from anabranch.testing.contracts.coordination import LOCK, Place, until
 
 
@@ -63,7 +64,7 @@ async def test_a_candidate_does_not_trust_the_node_of_its_earlier_session(place:
     election = again.election(b"ash")
     election.stand()
     await until(lambda: election.leading)
-    assert election.token > stale.revision
+    assert election.token > Revision(stale.version.epoch, stale.version.life)
     node = await again.store.get(LOCK)
     assert node is not None
     assert node.stat.created_by_self
