@@ -88,7 +88,6 @@ async def test_write_that_nobody_answers_is_unknown_in_time(
     assert (await store.put("/a", b"3")).version.native > 0
 
 
-@pytest.mark.goal("core.M2", part="oxia", broken_by="deleted_parent_counts_as_there")
 async def test_delete_that_was_answered_is_done_whatever_follows(
     cluster: StandIn, store: OxiaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ import asyncio
 from anabranch.errors import StoreFailed
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.client import OxiaClient
-from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.nodes import Found
 from anabranch.metadata.oxia.restoring import Restorer
 from anabranch.metadata.oxia.shard import ShardLink
@@ -28,12 +27,6 @@ def oxia_waits_for_ever(self: ShardLink) -> asyncio.Timeout:
 def moved_shard_is_asked_for_at_its_old_place(self: ShardLink, channel: Channel) -> None:
     """Nobody cares that another server leads a shard now."""
     del self, channel
-
-
-@planted("deleted_parent_counts_as_there", target="anabranch.metadata.oxia.feed:Feed.deleted")
-def deleted_parent_counts_as_there(self: Feed, path: str) -> None:
-    """A deleted parent counts as there until somebody tells otherwise."""
-    del self, path
 
 
 @planted("split_shard_goes_unnoticed", target="anabranch.metadata.oxia.client:OxiaClient._fail")
