@@ -35,7 +35,7 @@ def check(outcome: Outcome) -> None:
         pytest.fail(f"{tail}\n{outcome.failure}\nreplay with: {outcome.replay}", pytrace=False)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_set_of_seeds(name: str) -> None:
     reached: Counter[str] = Counter()
