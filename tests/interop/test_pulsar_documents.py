@@ -48,7 +48,7 @@ from anabranch.testing.servers import (
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
 NAMESPACE = "public/default"
-TOPIC = f"persistent://{NAMESPACE}/work"
+TOPIC = f"persistent://{NAMESPACE}/jobs"
 ENDED = f"persistent://{NAMESPACE}/ended"
 ORDERS = f"persistent://{NAMESPACE}/orders"
 CHAINS = f"/managed-ledgers/{NAMESPACE}/persistent"
@@ -123,7 +123,7 @@ def fill(brokers: PulsarBrokers) -> Position:
             orders.send(value)
             orders.close()
         client.create_producer(ENDED).send(b"last")
-    ask(brokers, "PUT", f"persistent/{NAMESPACE}/work/properties", {"owner": "them"})
+    ask(brokers, "PUT", f"persistent/{NAMESPACE}/jobs/properties", {"owner": "them"})
     said = ask(brokers, "POST", f"persistent/{NAMESPACE}/ended/terminate")
     return Position(said["ledgerId"], said["entryId"])
 
@@ -179,7 +179,7 @@ def ranges_text(state: Acknowledged) -> str:
 
 
 async def read_and_write_again(store: MetadataStore, said: Any, end: Position) -> None:
-    value = await value_at(store, f"{CHAINS}/work")
+    value = await value_at(store, f"{CHAINS}/jobs")
     assert kind_of(value) == "ZSTD"
     chain = chain_of(value, said)
     assert chain.total == 31
@@ -187,7 +187,7 @@ async def read_and_write_again(store: MetadataStore, said: Any, end: Position) -
     document = decode_chain(value, "work")
     assert document.properties["owner"] == "them"
 
-    node = await value_at(store, f"{CHAINS}/work/s")
+    node = await value_at(store, f"{CHAINS}/jobs/s")
     assert kind_of(node) == "LZ4"
     stored = decode_cursor(node, "s")
     assert stored.cursor_ledger_id == -1, "a clean stop leaves the state in the node"
@@ -207,17 +207,17 @@ async def read_and_write_again(store: MetadataStore, said: Any, end: Position) -
     # The chain compressed by us, the cursor as it is, and a cursor that only we have written.
     ours = replace(document, properties={**document.properties, "ours": "yes"})
     packed = DocumentCompression("lz4", above_bytes=0).pack(encode_chain(ours))
-    await store.put(f"{CHAINS}/work", packed)
+    await store.put(f"{CHAINS}/jobs", packed)
     again = encode_cursor(state, stored.properties, stored.cursor_properties)
     assert again is not None
     assert decode_cursor(again, "s") == stored
-    await store.put(f"{CHAINS}/work/s", again)
+    await store.put(f"{CHAINS}/jobs/s", again)
     mine = Acknowledged(chain, chain.position_after(Position(-1, -1), 5))
     mine.acknowledge([chain.position_after(Position(-1, -1), n) for n in (7, 8, 15, 16, 17)])
     mine.acknowledge_batch(batch, [0b00111])
     written = encode_cursor(mine, {}, {"by": "us"})
     assert written is not None
-    await store.put(f"{CHAINS}/work/ours", written)
+    await store.put(f"{CHAINS}/jobs/ours", written)
     await store.put(f"{CHAINS}/ended", encode_chain(ended))
 
     locator = await value_at(store, f"/schemas/{NAMESPACE}/orders")
@@ -275,7 +275,7 @@ def check_in_pulsar(brokers: PulsarBrokers, said: Any, end: Position) -> None:
     assert after[: len(before)] == before
     for key in ("markDeletePosition", "individuallyDeletedMessages"):
         assert now["cursors"]["s"][key] == said["cursors"]["s"][key]
-    properties = ask(brokers, "GET", f"persistent/{NAMESPACE}/work/properties")
+    properties = ask(brokers, "GET", f"persistent/{NAMESPACE}/jobs/properties")
     assert properties.items() >= {"owner": "them", "ours": "yes"}.items()
     assert ask(brokers, "GET", f"schemas/{NAMESPACE}/orders/schema/0")["version"] == 0
     ended = ask(brokers, "POST", f"persistent/{NAMESPACE}/ended/terminate")
@@ -283,10 +283,10 @@ def check_in_pulsar(brokers: PulsarBrokers, said: Any, end: Position) -> None:
 
 
 async def read_of_the_second(store: MetadataStore, said: Any) -> None:
-    value = await value_at(store, f"{CHAINS}/work")
+    value = await value_at(store, f"{CHAINS}/jobs")
     assert kind_of(value) == "SNAPPY"
     chain = Chain(decode_chain(value, "work").spans, None)
-    node = await value_at(store, f"{CHAINS}/work/ours")
+    node = await value_at(store, f"{CHAINS}/jobs/ours")
     assert kind_of(node) == "ZLIB"
     document = decode_cursor(node, "ours")
     state = restore_acknowledged(document, chain)

@@ -74,8 +74,11 @@ def test_memory_does_not_grow_with_the_history() -> None:
         finally:
             tracemalloc.stop()
 
-    peak_bytes(1)  # what is made once
-    assert peak_bytes(2_000) < peak_bytes(200) + 50_000
+    def least_peak_bytes(count: int) -> int:
+        """Caches that the interpreter fills meanwhile can only add to a peak."""
+        return min(peak_bytes(count) for _ in range(4))
+
+    assert least_peak_bytes(2_000) < least_peak_bytes(200) + 50_000
 
 
 def test_findings_do_not_grow_with_the_history() -> None:
