@@ -23,6 +23,7 @@ from typing import Final
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.testing.servers.process import free_port
 from anabranch.testing.servers.standalone import Place, Standalone
+from anabranch.testing.stopping import run_program
 from anabranch.verify.check import check_folder
 from anabranch.verify.records import (
     SERVER_KILLED,
@@ -237,4 +238,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

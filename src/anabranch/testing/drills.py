@@ -10,6 +10,7 @@ came of them.
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -20,11 +21,12 @@ from typing import Any, Final
 
 from anabranch.testing.proofs import ROOT
 from anabranch.testing.run_records import code_digest, load_rows, save_rows
+from anabranch.testing.servers.process import bound_to_parent
+from anabranch.testing.stopping import INTERRUPTED, run_program
 
 RECORD: Final = ROOT / "tests" / "drills" / "record.tsv"
 COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
 PASSED, FAILED, STOPPED = "passed", "failed", "stopped"
-_INTERRUPTED: Final = 130
 _NO_FIGURES: Final = ("size", "version")
 """Numbers of a verdict that say nothing about how the run went."""
 
@@ -148,17 +150,24 @@ def run(drill: Drill, size: int, path: Path = RECORD) -> str:
     start = done_before(rows, drill, digest) if drill.goes_on else 0
     print(f"{drill.name}: {size:,}, {drill.words}", file=sys.stderr, flush=True)
     began_s = time.monotonic()
+    # In a group of its own, so that it is told once to stop, by us, whoever told us.
     child = subprocess.Popen(
-        drill.command(size, start), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        bound_to_parent(drill.command(size, start)),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
     )
     stopped = False
     try:
         output, _ = child.communicate()
     except KeyboardInterrupt:
-        # The terminal told the child too: it takes its servers down and says how far it came.
+        # It takes its servers down and says how far it came.
         stopped = True
+        child.send_signal(signal.SIGINT)
         output, _ = child.communicate()
     seconds = time.monotonic() - began_s
+    stopped = stopped or child.returncode == INTERRUPTED
     verdict = _verdict(output)
     result = STOPPED if stopped else PASSED if child.returncode == 0 else FAILED
     done = int(verdict.get("size", 0)) if stopped else size
@@ -215,9 +224,9 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.names or drills:
         results.append(run(drills[name], _size_of(drills[name], options.size), options.record))
         if results[-1] == STOPPED:
-            return _INTERRUPTED
+            return INTERRUPTED
     return 1 if FAILED in results else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

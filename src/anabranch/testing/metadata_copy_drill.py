@@ -33,6 +33,7 @@ from anabranch.runtime.real import real_runtime
 from anabranch.testing.made_trees import each, made_tree
 from anabranch.testing.servers.oxia import oxia
 from anabranch.testing.servers.zookeeper import zookeeper
+from anabranch.testing.stopping import run_program
 
 _PEAK_MIB_MAX: Final = 400
 _TOLD_NODES: Final = 51_200
@@ -174,4 +175,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

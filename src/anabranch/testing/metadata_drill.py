@@ -28,6 +28,7 @@ from anabranch.testing.metadata_load import SESSION_TIMEOUT_S
 from anabranch.testing.planted import child_command
 from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.servers.process import ServerProcess, free_port
+from anabranch.testing.stopping import run_program
 
 _KILL_AFTER_S_MAX: Final = 1.5
 _PROGRESS_S_MAX: Final = 60.0
@@ -253,4 +254,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

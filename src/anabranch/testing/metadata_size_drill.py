@@ -24,6 +24,7 @@ from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.served.server import MetadataServer
 from anabranch.metadata.store import MetadataStore, Put
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.stopping import run_program
 
 _BATCH: Final = 1000
 _CHILDREN_EACH: Final = 100_000
@@ -107,4 +108,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

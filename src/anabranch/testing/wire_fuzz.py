@@ -17,6 +17,7 @@ from typing import Final
 
 from anabranch import wire
 from anabranch.errors import ProtocolError
+from anabranch.testing.stopping import INTERRUPTED, run_program
 from anabranch.wire import BaseCommand, Buffer, Command, Decoder, ServerError
 
 FRAME_BYTES_MAX = 4096
@@ -218,7 +219,6 @@ def fuzz(seed: int, corpus: Sequence[bytes], streams: int) -> int:
 CORPUS: Final = Path(__file__).parents[3] / "tests" / "corpus" / "wire"
 _CHUNK_STREAMS: Final = 1000
 """So many streams have one seed."""
-_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -242,10 +242,10 @@ def main(arguments: Sequence[str]) -> int:
             if tried % (100 * _CHUNK_STREAMS) == 0:
                 print(f"{tried:,} of {options.streams:,} streams", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        code = INTERRUPTED
     print(json.dumps({"size": tried, "failure": failure, "counts": {"understood": understood}}))
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

@@ -22,6 +22,7 @@ from anabranch.runtime.real import real_runtime
 from anabranch.testing.servers import Member, ZooKeeper, zookeeper
 from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.shared_load import Client, Findings, judge, look
+from anabranch.testing.stopping import run_program
 
 SESSION_TIMEOUT_S: Final = 30.0
 _CLIENTS: Final = 4
@@ -77,7 +78,9 @@ class ZooKeeperDrill:
         leader = await self._leader()
         leader.kill()
         await self._leader()
-        await asyncio.to_thread(leader.start)
+        # Started by the main thread: the kernel ends servers with the thread that started them.
+        leader.launch()
+        await asyncio.to_thread(leader.wait_ready)
 
     async def _leader(self) -> Member:
         for _ in range(int(_PROGRESS_S_MAX / _POLL_S)):
@@ -132,4 +135,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)
