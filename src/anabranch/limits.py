@@ -275,7 +275,7 @@ LEDGER_ID_FLOOR_DRAWS_MAX: Final = 100_000
 BOOKKEEPER_FRAME_BYTES_MAX: Final = FRAME_BYTES_MAX
 """The largest frame that a bookie takes, as Pulsar configures it."""
 BOOKKEEPER_ANSWER_BYTES_MAX: Final = 16 * MIB
-BOOKKEEPER_UNSENT_BYTES_MAX: Final = STORE_PENDING_BYTES_HIGH
+BOOKKEEPER_UNANSWERED_BYTES_MAX: Final = 2 * STORE_PENDING_BYTES_HIGH
 """What waits to be sent to one bookie that does not read before it counts as too slow."""
 BOOKKEEPER_CONNECT_TIMEOUT_S: Final = 5.0
 BOOKKEEPER_REQUEST_TIMEOUT_S: Final = 5.0

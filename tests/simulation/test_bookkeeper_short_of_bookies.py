@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import AnabranchError, Unreachable
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
@@ -100,24 +101,57 @@ def test_bookies_that_fail_at_once_do_not_take_turns_without_end() -> None:
         for bookie in bench.bookies:
             if bookie not in having:
                 bench.world.process(bookie.name).crash()  # its node stays for some seconds
+        # Each of the two that are gone could take the place of the other at once.
+        with pytest.raises(Unreachable, match="cannot be recovered now: nobody takes the place"):
+            await store.open(7)
+        having[0].fill(full=False)
+        await asyncio.sleep(3.0)
         reader = await store.open(7)
         entries = await reader.read(0, 2, max_bytes=1000)
         assert [bytes(entry.payload) for entry in entries] == [b"a", b"b", b"c"]
 
-    play(BookKeeperSettings(), 5, story)
+    play(BookKeeperSettings(ack_quorum=3), 5, story)
 
 
-def test_a_recovery_that_lacks_a_bookie_for_a_later_entry_says_so() -> None:
+SPREAD = BookKeeperSettings(ensemble_size=4, write_quorum=3, ack_quorum=2)
+"""With two bookies that take nothing, entries 1 and 2 can be confirmed, and entry 3 cannot."""
+
+
+def refused_by_two(others_take_s: float) -> Story:
+    """Have recovery begin at entry 1 and end at entry 3, for want of bookies; then mend it.
+
+    Those that take entries do so when all was refused that will be.
+    """
+
     async def story(bench: Bench, store: BookKeeperLedgerStore) -> None:
         writer = await store.create(7)
-        await append(writer, b"a", b"b", b"c", b"d")
+        await append(writer, b"a")
+        await append(writer, b"b", b"c", b"d")
+        ensemble = (await store.cluster.registry.read(7)).metadata.segments[0].bookies
+        full = [bookie for bookie in bench.bookies if bookie.bookie_id in ensemble[:2]]
         for bookie in bench.bookies:
-            bookie.fill(full=True)
-            with pytest.raises(Unreachable, match="cannot be recovered now"):
+            if bookie in full:
+                bookie.fill(full=True)
+            else:
+                bookie.treat = lambda _, request: others_take_s if request.HasField("add") else 0.0
+        with pytest.raises(Unreachable, match="cannot be recovered now: nobody takes the place"):
+            async with asyncio.timeout(30.0):
                 await store.open(7)
+        for bookie in full:
             bookie.fill(full=False)
         await asyncio.sleep(3.0)
         reader = await store.open(7)
         assert reader.last_entry_id == 3
 
-    play(BookKeeperSettings(ensemble_size=4, write_quorum=3, ack_quorum=3), 4, story)
+    return story
+
+
+def test_a_recovery_that_lacks_a_bookie_for_a_later_entry_says_so() -> None:
+    play(SPREAD, 4, refused_by_two(4.0))
+
+
+def test_a_recovery_that_lacks_a_bookie_for_an_entry_yet_to_be_read_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "BOOKKEEPER_RECOVERY_READS_MAX", 1)
+    play(SPREAD, 4, refused_by_two(2.0))

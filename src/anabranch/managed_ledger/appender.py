@@ -105,7 +105,14 @@ class Appender:
         self.entries_submitted = self.bytes_submitted = 0
         while self._waiting and self._writer is not None:
             data, result = self._no_longer_waits()
-            self._submit(writer, data, result)
+            try:
+                self._submit(writer, data, result)
+            except InputError as error:
+                # Its sender was not refused at once, and those behind it must not overtake it.
+                self._waiting.appendleft((data, result))
+                self._count_waiting(len(data))
+                self.pending_bytes += len(data)
+                self._fail(error)
         self._pressure.settle(0)
 
     def pause(self) -> None:
@@ -125,6 +132,13 @@ class Appender:
         self.bytes_submitted += len(data)
         try:
             writer.append(data, self._completed)
+        except InputError:
+            # Larger than this store takes: nothing was changed.
+            self._in_flight.pop()
+            self.pending_bytes -= len(data)
+            self.entries_submitted -= 1
+            self.bytes_submitted -= len(data)
+            raise
         except AnabranchError as error:
             self._waiting.appendleft(self._in_flight.pop())
             self._count_waiting(len(data))

@@ -7,7 +7,15 @@ conditional write of the node, so that of two writers one reads again and nothin
 from dataclasses import dataclass
 
 from anabranch import limits
-from anabranch.errors import BadVersion, ConflictError, Fenced, FormatError, InputError, NotFound
+from anabranch.errors import (
+    AnabranchError,
+    BadVersion,
+    ConflictError,
+    Fenced,
+    FormatError,
+    InputError,
+    NotFound,
+)
 from anabranch.ids import Position
 from anabranch.ledgers.clusters import CreatedLedger, StorageClusters
 from anabranch.managed_ledger.durable_append import append_durably
@@ -164,8 +172,13 @@ class SchemaStorage:
             "pulsar/schemaId": schema_id.encode(),
         }
         created = await self._ledgers.create(f"schema {schema_id}", metadata)
-        entry_id = await append_durably(created.writer, payload)
-        await created.writer.close()
+        try:
+            entry_id = await append_durably(created.writer, payload)
+            await created.writer.close()
+        except AnabranchError:
+            # No document names it, and none will.
+            await discard_ledger(self._ledgers, created.place)
+            raise
         return created, Position(created.place.ledger_id, entry_id)
 
     async def _read(self, schema_id: str, entry: IndexEntry) -> StoredSchema:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from anabranch import limits
 from anabranch.errors import (
+    AnabranchError,
     CatalogChanged,
     ConflictError,
     Fenced,
@@ -178,11 +179,14 @@ class StoredCursor:
         assert created is not None, "a ledger is created before it is appended to"
         try:
             await append_durably(created.writer, entry)
-        except BaseException:
+        except BaseException as error:
             # It takes no more entries, or it is unknown which it has: the next write goes to
             # another one, and the node decides which of them counts.
             self._created = None
             self._entry_in_doubt |= created.place == self._named
+            unnamed = created.place != self._named and not self._in_doubt
+            if unnamed and isinstance(error, AnabranchError):
+                await discard_ledger(self._env.ledgers, created.place)
             raise
         self._bytes += len(entry)
         return created

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from anabranch.errors import NotFound
+from anabranch.errors import NotFound, Unreachable
 from anabranch.ledgers.bookkeeper.inspection import CheckedCopies, LedgersOnBookies
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
@@ -122,6 +122,15 @@ async def test_a_silent_bookie_is_not_taken_for_damage(bench: Bench) -> None:
     assert found.lacking == 0
     assert found.copies + found.unreachable == 2 * ENTRIES
     assert found.unreachable > 0
+
+
+async def test_an_open_ledger_of_silent_bookies_is_not_taken_for_empty(bench: Bench) -> None:
+    writer = await bench.store.create(LEDGER)
+    await append(writer, b"x", b"y")
+    for bookie in bench.bookies[:2]:
+        await bookie.stop(known=True)
+    with pytest.raises(Unreachable, match="the end of ledger 7 is not known now"):
+        await bench.looking.look(LEDGER)
 
 
 async def test_a_deleted_ledger_is_gone_and_its_writer_fenced(bench: Bench) -> None:

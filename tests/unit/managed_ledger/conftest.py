@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anabranch.errors import AlreadyClosed, ConflictError, Fenced, NotFound, StoreFailed
+from anabranch.errors import (
+    AlreadyClosed,
+    ConflictError,
+    Fenced,
+    InputError,
+    NotFound,
+    StoreFailed,
+)
 from anabranch.ids import Position
 from anabranch.journal import Pressure
 from anabranch.ledgers.store import (
@@ -52,6 +59,8 @@ class ScriptedLedger:
             raise Fenced(f"ledger {self.ledger_id} was opened by another")
         if self.state is LedgerState.CLOSED:
             raise AlreadyClosed(f"ledger {self.ledger_id} is closed")
+        if len(payload) > self.store.entry_bytes_max:
+            raise InputError(f"an entry of {len(payload)} bytes is too large")
         self.idle.clear()
         self.in_flight.append((bytes(payload), done))
         if not self.store.held and not self._settling:
@@ -109,6 +118,7 @@ class ScriptedLedgers:
     creates_fail: bool = False
     create_gate: asyncio.Event | None = None
     reads: int = 0
+    entry_bytes_max: int = 1 << 30
     pressure: Pressure = field(default_factory=Pressure)
 
     async def create(

@@ -266,6 +266,23 @@ async def test_failed_append_moves_on_to_another_ledger(
     assert pending((await world.open()).cursors["s"], positions) == pending(cursor, positions)
 
 
+async def test_a_ledger_that_no_node_ever_named_is_not_left_behind(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open()
+    cursor = await ledger.open_cursor("s", initial="earliest")
+    positions = await append_all(ledger, 60)
+    world.ledgers.appends_fail = True
+    cursor.acknowledge(positions[1::2])
+    for _ in range(3):
+        with pytest.raises(StoreFailed):
+            await cursor.flushed()
+    assert cursor_ledgers(world) == []
+    world.ledgers.appends_fail = False
+    await cursor.flushed()
+    assert [(await stored_node(world)).cursorsLedgerId] == cursor_ledgers(world)
+
+
 async def test_owner_that_goes_on_to_another_ledger_while_it_is_taken_over(
     world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:

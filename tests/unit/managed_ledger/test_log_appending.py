@@ -266,3 +266,16 @@ async def test_failed_roll_fails_what_waits(world: World, append: Append) -> Non
         *(append(ledger, b"x") for _ in range(12)), return_exceptions=True
     )
     assert [type(o) for o in outcomes] == [Position] * 10 + [StoreFailed] * 2
+
+
+async def test_an_entry_that_is_too_large_for_the_store_alone_is_refused(
+    world: World, append: Append
+) -> None:
+    ledger = await world.open()
+    world.ledgers.entry_bytes_max = 100
+    first = await append(ledger, b"x" * 100)
+    with pytest.raises(InputError, match="101 bytes is too large"):
+        append(ledger, b"x" * 101)
+    assert (ledger.is_usable, ledger.pending_bytes) == (True, 0)
+    after = await append(ledger, b"y")
+    assert after == Position(first.ledger_id, 1), "nothing was changed"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import FormatError, InputError, NotFound
+from anabranch.errors import FormatError, InputError, NotFound, StoreFailed
 from anabranch.generated import schema_registry_format_pb2 as registry
 from anabranch.generated import schema_storage_format_pb2 as storage
 from anabranch.managed_ledger import SchemaInfo, SchemaStorage, StoredSchema
@@ -155,3 +155,15 @@ def test_version_bytes() -> None:
     assert version_of_bytes(version_bytes(258)) == 258
     with pytest.raises(FormatError):
         version_of_bytes(b"\0\0")
+
+
+async def test_a_version_that_could_not_be_written_leaves_no_ledger(
+    world: World, schemas: SchemaStorage
+) -> None:
+    world.ledgers.appends_fail = True
+    for _ in range(3):
+        with pytest.raises(StoreFailed):
+            await schemas.put_if_absent(ID, schema("one"), b"one")
+    assert world.ledgers.ledgers == {}
+    world.ledgers.appends_fail = False
+    assert await schemas.put_if_absent(ID, schema("one"), b"one") == 0

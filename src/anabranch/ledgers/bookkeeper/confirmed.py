@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from anabranch.errors import AnabranchError, Corruption
+from anabranch.errors import AnabranchError, Corruption, Unreachable
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.cluster import Cluster
@@ -20,15 +20,25 @@ async def last_known(cluster: Cluster, metadata: LedgerMetadata) -> tuple[int, i
     """The last entry of an open ledger that its bookies know to be confirmed, and its length.
 
     Later entries may be confirmed too, if their writer has told nobody yet.
+
+    Raises:
+        Unreachable: if so many are silent that they may have confirmed entries by themselves.
     """
     view = LedgerView(metadata)
     segment = metadata.segments[-1]
     last = segment.first_entry_id - 1
-    for _, response in await _ask_all(
-        cluster, segment.bookies, frames.read_lac(metadata.ledger_id)
-    ):
+    answered: list[int] = []
+    answers = await _ask_all(cluster, segment.bookies, frames.read_lac(metadata.ledger_id))
+    for place, (status, response) in enumerate(answers):
+        if status is Status.OK or status.says_absent:
+            answered.append(place)
         if response is not None and response.HasField("read_lac"):
             last = max(last, _confirmed_in(view, response.read_lac))
+    if not view.quorums.covered(answered):
+        raise Unreachable(
+            f"the end of ledger {metadata.ledger_id} is not known now: too few of the bookies "
+            f"{', '.join(segment.bookies)} answer"
+        )
     if last < 0:
         return -1, 0
     reads = EntryReads(

@@ -31,6 +31,8 @@ class BookieConnection:
         self, bookie: str, timeout_s: float, on_lost: Callable[["BookieConnection"], None]
     ) -> None:
         self.lost = False
+        self.answered = False
+        """Whether the bookie has ever said anything that could be understood."""
         self.transport: Connection | None = None
         """Replaced when the connection goes on in TLS."""
         self._bookie = bookie
@@ -40,7 +42,8 @@ class BookieConnection:
         self._writable = True
         self._number = 0
         # In the order of asking, which is the order of time running out too.
-        self._waiting: dict[int, tuple[float, OnReply, Any]] = {}
+        self._waiting: dict[int, tuple[float, OnReply, Any, int]] = {}
+        self._unanswered_bytes = 0
         self._pieces: list[Buffer] = []
         self._gathered_bytes = 0
         self._flush_scheduled = False
@@ -98,19 +101,22 @@ class BookieConnection:
 
     def ask(self, request: Request, on_reply: OnReply, context: Any) -> None:
         """Send a request with what else is asked in this turn of the loop."""
-        if self.lost or (
-            not self._writable and self._gathered_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX
-        ):
+        # What was sent is held until it is answered, though others may have confirmed it long ago.
+        behind_bytes = max(self._unanswered_bytes, self._gathered_bytes)
+        if self.lost or behind_bytes > limits.BOOKKEEPER_UNANSWERED_BYTES_MAX:
             status = Status.UNREACHABLE if self.lost else Status.TOO_SLOW
             self._loop.call_soon(on_reply, context, status, None)
             return
         self._number = number = self._number + 1
-        self._waiting[number] = (self._loop.time() + self._timeout_s, on_reply, context)
         start = frames.frame_start(request, number)
+        size_bytes = len(start) + len(request.body)
+        deadline_s = self._loop.time() + self._timeout_s
+        self._waiting[number] = (deadline_s, on_reply, context, size_bytes)
         self._pieces.append(start)
         if request.body:
             self._pieces.append(request.body)
-        self._gathered_bytes += len(start) + len(request.body)
+        self._unanswered_bytes += size_bytes
+        self._gathered_bytes += size_bytes
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -128,21 +134,22 @@ class BookieConnection:
     # --- in -----------------------------------------------------------------------------------
 
     def _take(self, message: bytes) -> None:
-        if number := frames.stored_number(message):
-            waiting = self._waiting.pop(number, None)
-            if waiting is not None:
-                waiting[1](waiting[2], Status.OK, None)
-            return
-        response = frames.parse_response(message)
-        waiting = self._waiting.pop(response.header.txn_id, None)
+        response: pb.Response | None = None
+        status = Status.OK
+        if not (number := frames.stored_number(message)):
+            response = frames.parse_response(message)
+            number, status = response.header.txn_id, frames.status_of(response)
+        self.answered = True
+        waiting = self._waiting.pop(number, None)
         if waiting is not None:
-            waiting[1](waiting[2], frames.status_of(response), response)
+            self._unanswered_bytes -= waiting[3]
+            waiting[1](waiting[2], status, response)
 
     def _look_at_clock(self) -> None:
         self._timer = None
         now_s = self._loop.time()
         late: list[int] = []
-        for number, (deadline_s, _, _) in self._waiting.items():
+        for number, (deadline_s, _, _, _) in self._waiting.items():
             if deadline_s > now_s:
                 break
             late.append(number)
@@ -150,6 +157,7 @@ class BookieConnection:
         for number in late:
             waiting = self._waiting.pop(number, None)
             if waiting is not None:
+                self._unanswered_bytes -= waiting[3]
                 waiting[1](waiting[2], Status.TIMED_OUT, None)
         if silent:
             # What waits to be sent to it would wait for ever.
@@ -178,5 +186,5 @@ class BookieConnection:
         self._rest.clear()
         self._on_lost(self)
         waiting, self._waiting = self._waiting, {}
-        for _, on_reply, context in waiting.values():
+        for _, on_reply, context, _ in waiting.values():
             on_reply(context, Status.UNREACHABLE, None)

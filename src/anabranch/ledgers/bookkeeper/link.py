@@ -63,7 +63,7 @@ class BookieLink:
         if self._closed or (not self._connecting and self._loop.time() < self._not_before_s):
             self._loop.call_soon(on_reply, context, Status.UNREACHABLE, None)
             return
-        if self._queued_bytes > limits.BOOKKEEPER_UNSENT_BYTES_MAX:
+        if self._queued_bytes > limits.BOOKKEEPER_UNANSWERED_BYTES_MAX:
             self._loop.call_soon(on_reply, context, Status.TOO_SLOW, None)
             return
         self._queue.append((request, on_reply, context))
@@ -109,7 +109,6 @@ class BookieLink:
                 return
             self._connecting = False
             self._connection = connection
-            self._delay_s = limits.BOOKKEEPER_RECONNECT_DELAY_S_MIN
             queue, self._queue = self._queue, deque()
             self._queued_bytes = 0
             for request, on_reply, context in queue:
@@ -149,11 +148,13 @@ class BookieLink:
         self._connecting = False
         if not self._closed:
             _log.warning("bookie_unreachable", bookie=self.bookie, reason=why)
-        self._not_before_s = self._loop.time() + self._delay_s * self._runtime.entropy.uniform(
-            0.5, 1.0
-        )
-        self._delay_s = min(2 * self._delay_s, limits.BOOKKEEPER_RECONNECT_DELAY_S_MAX)
+        self._back_off()
         self._fail_queue()
+
+    def _back_off(self) -> None:
+        wait_s = self._delay_s * self._runtime.entropy.uniform(0.5, 1.0)
+        self._not_before_s = self._loop.time() + wait_s
+        self._delay_s = min(2 * self._delay_s, limits.BOOKKEEPER_RECONNECT_DELAY_S_MAX)
 
     def _fail_queue(self) -> None:
         queue, self._queue = self._queue, deque()
@@ -164,6 +165,11 @@ class BookieLink:
     def _lost(self, connection: BookieConnection) -> None:
         if self._connection is connection:
             self._connection = None
+            if connection.answered:
+                self._delay_s = limits.BOOKKEEPER_RECONNECT_DELAY_S_MIN
+            else:
+                # One that accepts connections and ends them is as good as one that is not there.
+                self._back_off()
             if not self._closed:
                 _log.info("bookie_connection_lost", bookie=self.bookie)
 

@@ -24,13 +24,14 @@ class Wanted(NamedTuple):
 class _Asked:
     """How far the reading of one entry is."""
 
-    __slots__ = ("absent", "damage", "next", "unanswered", "wanted")
+    __slots__ = ("damage", "decided", "next", "unanswered", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.next = 0
         self.unanswered = 0
-        self.absent = 0
+        self.decided = 0
+        """How many said for good that they do not have it as it was written."""
         self.damage: Corruption | None = None
 
 
@@ -53,8 +54,9 @@ class EntryReads:
     async def read(self, wanted: Sequence[Wanted]) -> dict[int, Result]:
         """Each entry, or why there is none.
 
-        An error is `Corruption` if bytes came and were not those that were written, `Unreachable`
-        if a bookie that may have the entry did not answer, else `StorageError`.
+        An error is `Unreachable` if a bookie that may have the entry did not answer: who asks
+        again may get it. Else it is `Corruption` if bytes came and were not those that were
+        written, and `StorageError` if nobody has any.
         """
         for entry in wanted:
             self._open[entry.entry_id] = _Asked(entry)
@@ -95,11 +97,12 @@ class EntryReads:
                 packet = self._digest.open_packet(response.read.body, self._ledger_id, entry_id)
             except Corruption as damage:
                 asked.damage = damage
+                asked.decided += 1
             else:
                 self._finish(entry_id, packet)
                 return
         elif status.says_absent:
-            asked.absent += 1
+            asked.decided += 1
         self._failed[bookie] = None
         if asked.next < len(asked.wanted.bookies):
             self._ask_next(asked)
@@ -109,12 +112,12 @@ class EntryReads:
     def _error(self, asked: _Asked, status: Status) -> AnabranchError:
         entry_id, bookies = asked.wanted
         names = ", ".join(bookies)
+        what = f"entry {entry_id} of ledger {self._ledger_id}"
+        if asked.decided < len(bookies):
+            return Unreachable(f"{what} cannot be read now from any of {names}: {status.name}")
         if asked.damage is not None:
             return asked.damage
-        what = f"entry {entry_id} of ledger {self._ledger_id}"
-        if asked.absent == len(bookies):
-            return StorageError(f"{what} is on none of the bookies {names} that should have it")
-        return Unreachable(f"{what} cannot be read now from any of {names}: {status.name}")
+        return StorageError(f"{what} is on none of the bookies {names} that should have it")
 
     def _finish(self, entry_id: int, result: Result) -> None:
         del self._open[entry_id]

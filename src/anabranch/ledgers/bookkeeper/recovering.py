@@ -48,7 +48,11 @@ class Recovering:
             NotFound: if it was deleted.
         """
         self._core.begin()
-        last = await self._end
+        try:
+            last = await self._end
+        except asyncio.CancelledError:
+            self._core.abandon()
+            raise
         assert self._writing is not None, "a ledger has an end when reading has begun"
         length = self._writing.length
         if self._writing.next_entry_id == self._start:

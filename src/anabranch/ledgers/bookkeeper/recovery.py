@@ -197,6 +197,10 @@ class LedgerRecovery:
             )
         )
 
+    def abandon(self) -> None:
+        """Nobody wants to know any more: ask for nothing, write nothing."""
+        self.phase = Phase.OVER
+
     def _give_up(self, error: AnabranchError) -> None:
         self.phase = Phase.OVER
         self._output.give_up(error)

@@ -18,6 +18,7 @@ from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.runtime.network import Tls
 from anabranch.runtime.real import real_runtime
 from anabranch.runtime.tasks import Tasks
+from anabranch.testing.bookies.loopback_cluster import until
 
 Script = Callable[["Peer", pb.Request], None]
 
@@ -153,6 +154,43 @@ async def test_a_bookie_that_is_away_is_not_tried_at_every_request(bench: Bench)
     assert not bench.asked
     await asyncio.sleep(limits.BOOKKEEPER_RECONNECT_DELAY_S_MIN)
     assert await status_of(link) is Status.OK
+    link.close()
+
+
+async def test_a_bookie_that_only_accepts_connections_is_not_tried_at_every_request(
+    bench: Bench,
+) -> None:
+    bench.script = lambda peer, _: peer.transport.abort()
+    link = bench.link()
+    for _ in range(20):
+        assert await status_of(link) is Status.UNREACHABLE
+    assert len(bench.peers) <= 3, "others are asked meanwhile"
+    bench.script = lambda peer, request: peer.transport.write(entry(request))
+    await asyncio.sleep(4 * limits.BOOKKEEPER_RECONNECT_DELAY_S_MIN)
+    assert await status_of(link) is Status.OK
+    link.close()
+
+
+async def test_what_a_bookie_does_not_answer_is_bounded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = bench.link(request_timeout_s=30)
+    assert await status_of(link) is Status.OK
+    monkeypatch.setattr(limits, "BOOKKEEPER_UNANSWERED_BYTES_MAX", 200)
+    kept: list[tuple[Peer, pb.Request]] = []
+    bench.script = lambda peer, request: kept.append((peer, request))
+    first = [asyncio.ensure_future(link.call(frames.read(1, number))) for number in range(5)]
+    await until(lambda: len(kept) == 5)
+    more = [asyncio.ensure_future(status_of(link, number)) for number in range(20)]
+    await asyncio.sleep(0.1)
+    assert more[-1].done()
+    assert more[-1].result() is Status.TOO_SLOW, "all was sent, but is held"
+    bench.script = lambda peer, request: peer.transport.write(entry(request))
+    for peer, request in kept:
+        peer.transport.write(entry(request))
+    assert [status for status, _ in await asyncio.gather(*first)] == [Status.OK] * 5
+    await asyncio.gather(*more)
+    assert await status_of(link) is Status.OK, "it has caught up"
     link.close()
 
 

@@ -93,6 +93,21 @@ async def test_recovery_with_too_few_bookies_waits_for_better_days(bench: Loopba
     assert await payloads_of(await store.open(1)) == [b"a", b"b"]
 
 
+async def test_a_recovery_that_nobody_waits_for_ends(bench: LoopbackCluster) -> None:
+    writer = await (await bench.store()).create(1)
+    await append(writer, *(b"%d" % number for number in range(50)))
+    for bookie in bench.bookies.values():
+        bookie.delay_s = 0.1
+    recovering = asyncio.ensure_future((await bench.store()).open(1))
+    await asyncio.sleep(0.15)
+    recovering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await recovering
+    asked = sum(len(bookie.asked) for bookie in bench.bookies.values())
+    await asyncio.sleep(0.5)
+    assert sum(len(bookie.asked) for bookie in bench.bookies.values()) <= asked + 3
+
+
 async def test_an_entry_on_too_few_bookies_is_completed_by_recovery(bench: LoopbackCluster) -> None:
     store = await bench.store()
     writer = await store.create(1)
@@ -120,6 +135,7 @@ async def test_a_wrong_password_is_said_and_changes_nothing(bench: LoopbackClust
     await append(writer, b"b")
 
 
+@pytest.mark.goal("core.L4", part="damaged copy", broken_by="damaged_packet_is_served")
 async def test_a_damaged_copy_is_never_served(bench: LoopbackCluster) -> None:
     store = await bench.store()
     writer = await store.create(1)
@@ -134,6 +150,25 @@ async def test_a_damaged_copy_is_never_served(bench: LoopbackCluster) -> None:
     with pytest.raises(Corruption, match="entry 1 of ledger 1"):
         await reader.read(1, 1, max_bytes=100)
     assert len(await reader.read(0, 2, max_bytes=100)) == 1, "what is before it can be read"
+
+
+async def test_damage_is_not_the_last_word_while_others_are_silent(bench: LoopbackCluster) -> None:
+    store = await bench.store()
+    writer = await store.create(1)
+    await append(writer, b"good")
+    await writer.close()
+    reader = await store.open(1)
+    hurt, *others = bench.bookies.values()
+    entries = hurt.shelves.ledgers[1].entries
+    entries[0] = entries[0][:-1] + b"?"
+    for bookie in others:
+        await bookie.stop(known=True)
+    with pytest.raises(Unreachable, match="entry 0 of ledger 1 cannot be read now"):
+        await reader.read(0, 0, max_bytes=100)
+    for bookie in others:
+        await bookie.start()
+    await asyncio.sleep(0.2)
+    assert await payloads_of(reader) == [b"good"]
 
 
 async def test_an_entry_that_nobody_has_is_an_error(bench: LoopbackCluster) -> None:
