@@ -308,8 +308,6 @@ CURSOR_FLUSH_INTERVAL_S: Final = 1.0
 """An acknowledgement without a receipt is durable within this time."""
 CURSOR_RANGES_BYTES_MAX: Final = 256 * KIB
 """Individual acknowledgements kept in a cursor's node; with more it gets a ledger of its own."""
-CURSOR_BATCHES_BYTES_MAX: Final = 256 * KIB
-"""The same for partly acknowledged batches."""
 CURSOR_PROPERTIES_BYTES_MAX: Final = 448 * KIB
 CURSOR_ENTRY_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 """The largest state of a cursor: one entry of its ledger, which any ledger store takes."""
@@ -385,12 +383,11 @@ assert (
     + 2 * METADATA_PATH_BYTES_MAX
     < METADATA_COMMAND_BYTES_MAX
 ), "any accepted operation must fit one command"
-assert (
-    CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX
-    < METADATA_VALUE_BYTES_MAX
-), "a cursor must fit its node"
-assert CURSOR_RANGES_BYTES_MAX + CURSOR_BATCHES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
+assert CURSOR_RANGES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX < METADATA_VALUE_BYTES_MAX, (
+    "a cursor must fit its node"
+)
+assert CURSOR_RANGES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
 assert BATCH_BYTES_MAX + ENTRY_METADATA_BYTES < MESSAGE_BYTES_MAX < PRODUCER_PENDING_BYTES
-assert ACK_SET_WORDS_MAX * 10 < CURSOR_BATCHES_BYTES_MAX, "a word takes up to 10 bytes"
+assert ACK_SET_WORDS_MAX * 10 < CURSOR_ENTRY_BYTES_MAX, "a word takes up to 10 bytes"
 assert 0 < LEASE_DRIFT_SHARE_MAX < 1 / 6, "a session's loss is announced at 5/6 of its timeout"
 assert UPDATE_BACKOFF_S_MIN < UPDATE_BACKOFF_S_MAX < UPDATE_S_MAX

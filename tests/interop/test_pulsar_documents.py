@@ -208,13 +208,9 @@ async def read_and_write_again(store: MetadataStore, said: Any, end: Position) -
     ours = replace(document, properties={**document.properties, "ours": "yes"})
     packed = DocumentCompression("lz4", above_bytes=0).pack(encode_chain(ours))
     await store.put(f"{CHAINS}/jobs", packed)
-    again = encode_cursor(state, stored.properties, stored.cursor_properties)
-    assert again is not None
-    assert decode_cursor(again, "s") == stored
-    await store.put(f"{CHAINS}/jobs/s", again)
+    assert encode_cursor(state, {}, {}) is None, "Pulsar reads parts of batches from ledgers alone"
     mine = Acknowledged(chain, chain.position_after(Position(-1, -1), 5))
     mine.acknowledge([chain.position_after(Position(-1, -1), n) for n in (7, 8, 15, 16, 17)])
-    mine.acknowledge_batch(batch, [0b00111])
     written = encode_cursor(mine, {}, {"by": "us"})
     assert written is not None
     await store.put(f"{CHAINS}/jobs/ours", written)
@@ -247,7 +243,7 @@ def check_delivery(client: Any, name: str, acked: set[int], batch: set[str]) -> 
     """What is pending is delivered, and of single messages nothing else.
 
     Pulsar writes what is acknowledged of a batch to a cursor's node and does not read it there,
-    only from a cursor's ledger. So after a clean stop it brings the whole batch, its own or ours.
+    only from a cursor's ledger. So after a clean stop of its own it brings the whole batch.
     """
     found = pending_messages(client, name)
     assert [text for text in found if text.isdigit()] == [
@@ -261,7 +257,7 @@ def check_in_pulsar(brokers: PulsarBrokers, said: Any, end: Position) -> None:
     with pulsar_client(brokers.service_url) as client:
         check_delivery(client, "s", set(ACKED), {"batch 1", "batch 3"})
         ours = {0, 1, 2, 3, 4, 6, 7, 14, 15, 16}
-        check_delivery(client, "ours", ours, {"batch 0", "batch 1", "batch 2"})
+        check_delivery(client, "ours", ours, {f"batch {n}" for n in range(BATCH)})
         orders = client.subscribe(
             ORDERS,
             "o",

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from anabranch import limits
+from anabranch.errors import ProtocolError
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer
-from anabranch.wire import message_header
+from anabranch.wire import message_header, without_broker_metadata
 
 
 class Delivery(NamedTuple):
@@ -94,7 +95,8 @@ class Consumer:
         """Send entries and charge them to the permits."""
         parts: list[Buffer] = []
         messages = 0
-        for position, payload, message_count, redelivery_count, ack_set in deliveries:
+        for position, stored, message_count, redelivery_count, ack_set in deliveries:
+            payload = _as_sent(stored)
             parts.append(
                 message_header(
                     self.consumer_id,
@@ -126,3 +128,11 @@ class Consumer:
         self.unacked_messages = max(0, self.unacked_messages - messages)
         if self.unacked_messages <= limits.UNACKED_MESSAGES_PER_CONSUMER_MAX // 2:
             self._blocked = False
+
+
+def _as_sent(stored: Buffer) -> Buffer:
+    """An entry as its producer sent it: what Pulsar's brokers put in front is not for clients."""
+    try:
+        return without_broker_metadata(stored)
+    except ProtocolError:
+        return stored  # damaged: clients name it as corrupt and acknowledge

@@ -269,6 +269,11 @@ class Acknowledged:
         for ledger_id in sorted(self._ranges):
             yield ledger_id, self._ranges[ledger_id]
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether a batch is acknowledged in part."""
+        return bool(self._batches)
+
     def batches(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
         """Every partly acknowledged batch with its pending bits, ascending."""
         for ledger_id in sorted(self._batches):

@@ -231,11 +231,15 @@ def restore_acknowledged(document: CursorDocument, chain: Chain) -> Acknowledged
 def encode_cursor(
     state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
 ) -> bytes | None:
-    """Write a cursor's node with its whole state; None if that does not fit a node.
+    """Write a cursor's node with its whole state; None if that does not belong into a node.
+
+    A state with parts of batches does not: Pulsar reads those from a cursor's ledger alone.
 
     Raises:
         InputError: if the properties are too large.
     """
+    if state.has_batches:
+        return None
     info = _cursor_info(IN_NODE.ledger_id, state.mark_delete, properties, cursor_properties)
     budget = limits.CURSOR_RANGES_BYTES_MAX
     for ledger_id, first, last in state.ranges():
@@ -245,13 +249,6 @@ def encode_cursor(
         if budget < 0:
             return None
         info.individualDeletedMessages.append(item)
-    budget = limits.CURSOR_BATCHES_BYTES_MAX
-    for position, words in state.batches():
-        batch = pb.BatchedEntryDeletionIndexInfo(position=_nested(position), deleteSet=words)
-        budget -= batch.ByteSize() + 4
-        if budget < 0:
-            return None
-        info.batchedEntryDeletionIndexInfo.append(batch)
     return info.SerializeToString()
 
 

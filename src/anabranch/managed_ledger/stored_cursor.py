@@ -1,9 +1,10 @@
-"""Where the state of one cursor is stored: in its node, or in a ledger of its own when large.
+"""Where the state of one cursor is stored: in its node, or in a ledger of its own.
 
-The node is what counts: it holds the state itself or names the ledger whose last entry does. A
-cursor ledger is named only once it holds an entry, and deleted only once the node names something
-else, so a crash leaves at most a ledger that nobody names. As in Pulsar, a state that went to a
-ledger stays there until that ledger is full or the cursor is closed.
+To a ledger goes what is too large for a node, and what has parts of batches: Pulsar looks for those
+nowhere else. The node is what counts: it holds the state itself or names the ledger whose last
+entry does. A cursor ledger is named only once it holds an entry, and deleted only once the node
+names something else, so a crash leaves at most a ledger that nobody names. As in Pulsar, a state
+that went to a ledger stays there until that ledger is full or the cursor is closed.
 """
 
 from collections.abc import Mapping
@@ -128,12 +129,16 @@ class StoredCursor:
         cursor_properties: Mapping[str, str],
     ) -> None:
         """Leave a state that is durable in its node, if it fits there: it is read at once."""
-        if self._named == IN_NODE:
+        if self._named == IN_NODE and not state.has_batches:
             return
         value = encode_cursor(state, properties, cursor_properties)
         if value is not None:
             await self._publish(IN_NODE, value)
-        elif self._created is not None:
+            return
+        if self._named == IN_NODE:
+            # Pulsar left parts of batches in the node, where it would not find them again.
+            await self.write(state, properties, cursor_properties)
+        if self._created is not None:
             await self._created.writer.close()
 
     async def delete(self) -> None:

@@ -21,7 +21,6 @@ AppendAll = Callable[[ManagedLedger, int], "asyncio.Future[list[Position]]"]
 @pytest.fixture(autouse=True)
 def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 100)
-    monkeypatch.setattr(limits, "CURSOR_BATCHES_BYTES_MAX", 50)
 
 
 async def stored_node(world: World) -> pb.ManagedCursorInfo:
@@ -87,16 +86,55 @@ async def test_large_state_is_stored_in_a_ledger_and_taken_over(
     assert pending((await world.open()).cursors["s"], positions) == list(range(0, 40, 2))
 
 
-async def test_too_many_batches_alone_go_to_a_ledger(world: World, append_all: AppendAll) -> None:
+@pytest.mark.goal(
+    "core.L8", part="batch acks where Pulsar reads them", broken_by="batch_acks_stay_in_the_node"
+)
+@pytest.mark.parametrize("stop", ["crash", "close"])
+async def test_parts_of_a_batch_are_in_a_ledger_where_pulsar_reads_them(
+    world: World, append_all: AppendAll, stop: str
+) -> None:
     ledger = await world.open()
     cursor = await ledger.open_cursor("s", initial="earliest")
-    positions = await append_all(ledger, 20)
-    for position in positions:
-        cursor.acknowledge_batch(position, [6])
+    positions = await append_all(ledger, 3)
+    cursor.acknowledge_batch(positions[1], [6])
     await cursor.flushed()
-    assert len(cursor_ledgers(world)) == 1
-    again = (await world.open()).cursors["s"]
-    assert {again.pending_bits(position) for position in positions} == {(6,)}
+    if stop == "close":
+        await ledger.close()
+    (ledger_id,) = cursor_ledgers(world)
+    node = await stored_node(world)
+    assert node.cursorsLedgerId == ledger_id
+    assert not node.batchedEntryDeletionIndexInfo
+    entry = pb.PositionInfo.FromString(world.ledgers.ledgers[ledger_id].durable[-1])
+    ((batch),) = entry.batchedEntryDeletionIndexInfo
+    assert (batch.position.ledgerId, batch.position.entryId) == positions[1]
+    assert list(batch.deleteSet) == [6]
+    ledger = await world.open()
+    again = ledger.cursors["s"]
+    assert again.pending_bits(positions[1]) == (6,)
+    again.acknowledge([positions[1]])
+    await ledger.close()
+    assert (await stored_node(world)).cursorsLedgerId == -1, "whole entries fit the node"
+    assert cursor_ledgers(world) == []
+
+
+async def test_parts_of_a_batch_that_pulsar_left_in_the_node_go_to_a_ledger(
+    world: World, append_all: AppendAll
+) -> None:
+    ledger = await world.open()
+    await ledger.open_cursor("keep", initial="earliest")
+    positions = await append_all(ledger, 3)
+    info = pb.ManagedCursorInfo(
+        cursorsLedgerId=-1, markDeleteLedgerId=positions[0].ledger_id, markDeleteEntryId=0
+    )
+    batch = info.batchedEntryDeletionIndexInfo.add(deleteSet=[5])
+    batch.position.ledgerId, batch.position.entryId = positions[2]
+    await world.metadata.put(PATH, info.SerializeToString())
+    ledger = await world.open()
+    assert ledger.cursors["s"].pending_bits(positions[2]) == (5,)
+    await ledger.close()
+    (ledger_id,) = cursor_ledgers(world)
+    assert (await stored_node(world)).cursorsLedgerId == ledger_id
+    assert (await world.open()).cursors["s"].pending_bits(positions[2]) == (5,)
 
 
 @pytest.mark.parametrize("bound", ["CURSOR_LEDGER_ENTRIES_MAX", "CURSOR_LEDGER_BYTES_MAX"])

@@ -1,0 +1,34 @@
+"""Planted bugs of what is kept so that Pulsar can take over a topic, and give one away."""
+
+from collections.abc import Mapping
+from copy import copy
+
+from anabranch.generated.ml_data_formats_pb2 import ManagedCursorInfo
+from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.runtime.network import Buffer
+from anabranch.testing.planted import original, planted
+
+
+@planted(
+    "batch_acks_stay_in_the_node", target="anabranch.managed_ledger.stored_cursor:encode_cursor"
+)
+def batch_acks_stay_in_the_node(
+    state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+) -> bytes | None:
+    """What is acknowledged of a batch is stored where Pulsar writes it and never looks."""
+    whole = copy(state)
+    whole._batches = {}
+    value = original("batch_acks_stay_in_the_node")(whole, properties, cursor_properties)
+    if value is None:
+        return None
+    info = ManagedCursorInfo.FromString(value)
+    for position, words in state.batches():
+        batch = info.batchedEntryDeletionIndexInfo.add(deleteSet=words)
+        batch.position.ledgerId, batch.position.entryId = position
+    return info.SerializeToString()
+
+
+@planted("broker_metadata_reaches_clients", target="anabranch.broker.consumer:_as_sent")
+def broker_metadata_reaches_clients(stored: Buffer) -> Buffer:
+    """Consumers get what a broker of Pulsar put in front of an entry."""
+    return stored
