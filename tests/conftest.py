@@ -11,7 +11,9 @@ import pytest
 
 from anabranch.testing.goal_results import NO_GOAL, Claim, load_results, merge, save_results
 from anabranch.testing.goals import load_goals
+from anabranch.testing.servers.java import FLAGS_VARIABLE, SHORT_LIVED
 
+os.environ.setdefault(FLAGS_VARIABLE, SHORT_LIVED)
 _known_goals = load_goals()
 _collected: dict[str, list[Claim]] = {}
 """By test, also of those that are left out; empty lists for tests without a marker."""

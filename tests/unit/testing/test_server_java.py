@@ -7,7 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.testing.servers.failures import MissingTool
-from anabranch.testing.servers.java import Java, find_java, locate_java, parse_major
+from anabranch.testing.servers.java import (
+    FLAGS_VARIABLE,
+    Java,
+    find_java,
+    locate_java,
+    parse_major,
+)
 
 
 def fake_java(home: Path, version_line: str) -> Path:
@@ -77,6 +83,13 @@ def test_major_version(text: str, major: int | None) -> None:
     assert parse_major(text) == major
 
 
-def test_only_newer_versions_get_the_newer_flags() -> None:
+def test_only_newer_versions_get_the_newer_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FLAGS_VARIABLE)
     assert Java(Path("java"), 17).flags == ()
     assert "--sun-misc-unsafe-memory-access=allow" in Java(Path("java"), 25).flags
+
+
+def test_every_version_gets_the_flags_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FLAGS_VARIABLE, "-Xint  -Xshare:off")
+    assert Java(Path("java"), 17).flags == ("-Xint", "-Xshare:off")
+    assert Java(Path("java"), 25).flags[-2:] == ("-Xint", "-Xshare:off")

@@ -23,7 +23,8 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def _java_command(*options: str, main: str) -> list[str]:
-    return [str(find_java().program), *options, "-cp", f"{locate('kafka')}/*", main]
+    java = find_java()
+    return [str(java.program), *java.flags, *options, "-cp", f"{locate('kafka')}/*", main]
 
 
 def _run(*arguments: str, main: str) -> str:
