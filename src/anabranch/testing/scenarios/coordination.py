@@ -5,9 +5,9 @@ from typing import Final, cast
 
 from anabranch.metadata.store import Fencing, MetadataStore
 from anabranch.runtime import Runtime
+from anabranch.testing.coordination_servers import PacedNemesis
 from anabranch.testing.coordination_story import PARTICIPANTS, TABLES, Story, play
 from anabranch.testing.simulation.metadata_service import MetadataService
-from anabranch.testing.simulation.nemesis import Nemesis
 from anabranch.testing.simulation.process import Process
 from anabranch.testing.simulation.remote_store import RemoteStore
 from anabranch.testing.simulation.scenario import Taken, scenario
@@ -51,19 +51,12 @@ class SimulatedBackend:
         return [node.value for node in found if node is not None]
 
 
-class LinkNemesis(Nemesis):
+class LinkNemesis(PacedNemesis):
     """Also hurts the participants' connections to the simulated metadata service."""
 
     def __init__(self, backend: SimulatedBackend, world: World, targets: list[Process]) -> None:
         self._backend = backend
-        timeout_s = backend.timeout_s
-        super().__init__(
-            world,
-            targets,
-            weights=WEIGHTS,
-            gap_s=(0.0, 2 * timeout_s),
-            duration_s=(0.05, 4 * timeout_s),
-        )
+        super().__init__(world, targets, WEIGHTS, backend.timeout_s)
 
     def _kinds(self) -> dict[str, Callable[[Process, float], None]]:
         return {

@@ -5,24 +5,20 @@ One shard or three, on one server or three, whose shards move between them, whic
 without knowing it, forget what they told, and end connections when they have carried out a write.
 """
 
-import asyncio
 import contextvars
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from anabranch.errors import Unreachable
-from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import Fencing, MetadataStore
+from anabranch.metadata.store import Fencing
 from anabranch.runtime import Runtime
-from anabranch.testing.coordination_story import PARTICIPANTS, Story, play
-from anabranch.testing.model_surroundings import Surroundings
+from anabranch.testing.coordination_servers import ModelledBackend, PacedNemesis, play_on_model
+from anabranch.testing.coordination_story import PARTICIPANTS
 from anabranch.testing.oxia_model.calls import ModelChannels
 from anabranch.testing.oxia_model.cluster import Cluster, Nature
 from anabranch.testing.oxia_model.service import NAMESPACE, ModelServer
-from anabranch.testing.simulation.loop import OWNER
-from anabranch.testing.simulation.nemesis import Nemesis
-from anabranch.testing.simulation.process import Incarnation, Process, SimulatedClock
+from anabranch.testing.simulation.process import Process
 from anabranch.testing.simulation.scenario import scenario
 from anabranch.testing.simulation.world import World
 
@@ -39,84 +35,51 @@ WEIGHTS: Final = {
     "reset": 3.0,
     "slow_network": 1.0,
 }
-_SERVERS_SHARE: Final = 2
-"""How much more often a server is hurt than a participant."""
 
 
-class ModelBackend:
+class ModelBackend(ModelledBackend[ModelServer]):
     """A cluster whose servers are processes."""
 
     fencing = Fencing.LEASE
 
     def __init__(self, world: World) -> None:
-        self._world = world
         rng = world.rng("oxia")
-        self.timeout_s = rng.choice((2.0, 4.0))
+        timeout_s = rng.choice((2.0, 4.0))
         nature = Nature(
             shards=rng.choice((1, 3)),
             election_s=rng.choice((0.1, 1.0)),
             rate=rng.uniform(0.99, 1.01),
             lost_answers=rng.choice((0.0, 0.005, 0.02)),
         )
-        self.servers: dict[str, ModelServer] = {}
-        self.names = [f"oxia{number}" for number in range(1, 1 + rng.choice((1, 3)))]
-        clock = SimulatedClock(world.loop, world.machine(self.names[0]), world.start_s)
-        around = Surroundings(world.loop, clock, rng, world.context, world.reach)
-        self.cluster = Cluster(around, nature)
+        names = [f"oxia{number}" for number in range(1, 1 + rng.choice((1, 3)))]
+        super().__init__(world, timeout_s, names, PORT)
+        self.cluster = Cluster(self._surroundings(rng), nature)
 
-    async def serve(self, runtime: Runtime, name: str) -> None:
-        """The process of a server."""
-        server = self.servers[name] = ModelServer(self.cluster, contextvars.copy_context())
-        life = OWNER.get()
-        assert isinstance(life, Incarnation)
-        life.ended.add_done_callback(
-            lambda _: self.cluster.left(server), context=self._world.context
-        )
-        await server.start(runtime.network, name, PORT)
-        await asyncio.get_running_loop().create_future()
+    def made(self, context: contextvars.Context) -> ModelServer:
+        """See `ModelledBackend.made`."""
+        return ModelServer(self.cluster, context)
 
-    async def open(self, runtime: Runtime, name: str) -> MetadataStore:
-        """See `Backend.open`."""
-        del name
-        runtime = replace(runtime, channels=ModelChannels(runtime.network))
-        while True:
-            server = self.names[runtime.entropy.below(len(self.names))]
-            try:
-                return await open_store(
-                    f"oxia://{server}:{PORT}/{NAMESPACE}",
-                    runtime,
-                    session_timeout_s=self.timeout_s,
-                )
-            except Unreachable:
-                self._world.reach("nobody there")
+    def left(self, server: ModelServer) -> None:
+        """See `ModelledBackend.left`."""
+        self.cluster.left(server)
 
-    async def effects(self, path: str) -> list[bytes]:
-        """See `Backend.effects`."""
+    def surrounded(self, runtime: Runtime) -> Runtime:
+        """See `NetworkedBackend.surrounded`."""
+        return replace(runtime, channels=ModelChannels(runtime.network))
 
-        async def read(runtime: Runtime) -> list[bytes]:
-            store = await self.open(runtime, "judge")
-            found = [node.value async for node in store.scan(path) if node.stat.path != path]
-            await store.close()
-            return found
-
-        found: list[bytes] = await self._world.process("judge").run(read)
-        return found
+    def url(self, runtime: Runtime) -> str:
+        """See `NetworkedBackend.url`."""
+        server = self.names[runtime.entropy.below(len(self.names))]
+        return f"oxia://{server}:{PORT}/{NAMESPACE}"
 
 
-class ClusterNemesis(Nemesis):
+class ClusterNemesis(PacedNemesis):
     """Also moves shards, and lets them forget what they told."""
 
     def __init__(self, backend: ModelBackend, world: World, targets: list[Process]) -> None:
         self._backend = backend
         self._cluster = backend.cluster
-        timeout_s = backend.timeout_s
-        super().__init__(
-            world,
-            targets,
-            weights=WEIGHTS,
-            gap_s=(0.0, 2 * timeout_s),
-            duration_s=(0.05, 4 * timeout_s),
-        )
+        super().__init__(world, targets, WEIGHTS, backend.timeout_s)
 
     def _kinds(self) -> dict[str, Callable[[Process, float], None]]:
         return {
@@ -176,10 +139,5 @@ class ClusterNemesis(Nemesis):
 )
 async def coordination_oxia(world: World) -> None:
     """Locks, election, counters and cache on Oxia."""
-    backend, story = ModelBackend(world), Story(world)
-    servers = [world.process(name) for name in backend.names]
-    for process in servers:
-        process.start(lambda runtime, name=process.name: backend.serve(runtime, name))  # type: ignore[misc]
-    participants = [world.process(name) for name in PARTICIPANTS]
-    nemesis = ClusterNemesis(backend, world, participants + servers * _SERVERS_SHARE)
-    await play(world, backend, nemesis, story)
+    backend = ModelBackend(world)
+    await play_on_model(world, backend, partial(ClusterNemesis, backend, world))

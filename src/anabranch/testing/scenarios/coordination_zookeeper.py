@@ -4,20 +4,16 @@ The client is the real one, byte for byte. One server or three, which hear of de
 their leader, are cut off from it, stop, crash, and end connections within an answer.
 """
 
-import asyncio
 import contextvars
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from anabranch.errors import Unreachable
-from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import Fencing, MetadataStore
+from anabranch.metadata.store import Fencing
 from anabranch.runtime import Runtime
-from anabranch.testing.coordination_story import PARTICIPANTS, Story, play
-from anabranch.testing.model_surroundings import Surroundings
-from anabranch.testing.simulation.loop import OWNER
-from anabranch.testing.simulation.nemesis import Nemesis
-from anabranch.testing.simulation.process import Incarnation, Process, SimulatedClock
+from anabranch.testing.coordination_servers import ModelledBackend, PacedNemesis, play_on_model
+from anabranch.testing.coordination_story import PARTICIPANTS
+from anabranch.testing.simulation.process import Process
 from anabranch.testing.simulation.scenario import scenario
 from anabranch.testing.simulation.world import World
 from anabranch.testing.zookeeper_model.quorum import Nature, Quorum
@@ -36,85 +32,51 @@ WEIGHTS: Final = {
     "reset": 3.0,
     "slow_network": 1.0,
 }
-_SERVERS_SHARE: Final = 2
-"""How much more often a server is hurt than a participant."""
 
 
-class ModelBackend:
+class ModelBackend(ModelledBackend[ModelServer]):
     """An ensemble whose servers are processes."""
 
     fencing = Fencing.SERVER
 
     def __init__(self, world: World) -> None:
-        self._world = world
         rng = world.rng("zookeeper")
-        self.timeout_s = rng.choice((1.0, 3.0))
+        timeout_s = rng.choice((1.0, 3.0))
         members = rng.choice((1, 3))
         nature = Nature(
             members=members,
-            tick_s=self.timeout_s / rng.choice((2, 6)),
+            tick_s=timeout_s / rng.choice((2, 6)),
             delay_s=0.0 if members == 1 else rng.choice((0.001, 0.01, 0.05)),
             election_s=rng.choice((0.1, 1.0)),
             patience_s=rng.choice((1.0, 5.0)),
             rate=rng.uniform(0.99, 1.01),
             lost_answers=rng.choice((0.0, 0.005, 0.02)),
         )
-        self.names = [f"zk{number}" for number in range(1, members + 1)]
-        self.servers: dict[str, ModelServer] = {}
-        clock = SimulatedClock(world.loop, world.machine(self.names[0]), world.start_s)
-        around = Surroundings(world.loop, clock, rng, world.context, world.reach)
-        self.quorum = Quorum(around, nature)
+        names = [f"zk{number}" for number in range(1, members + 1)]
+        super().__init__(world, timeout_s, names, PORT)
+        self.quorum = Quorum(self._surroundings(rng), nature)
 
-    async def serve(self, runtime: Runtime, name: str) -> None:
-        """The process of a server."""
-        server = self.servers[name] = ModelServer(self.quorum, contextvars.copy_context())
-        life = OWNER.get()
-        assert isinstance(life, Incarnation)
-        life.ended.add_done_callback(
-            lambda _: self.quorum.left(server), context=self._world.context
-        )
-        await server.start(runtime.network, name, PORT)
-        await asyncio.get_running_loop().create_future()
+    def made(self, context: contextvars.Context) -> ModelServer:
+        """See `ModelledBackend.made`."""
+        return ModelServer(self.quorum, context)
 
-    async def open(self, runtime: Runtime, name: str) -> MetadataStore:
-        """See `Backend.open`."""
-        del name
+    def left(self, server: ModelServer) -> None:
+        """See `ModelledBackend.left`."""
+        self.quorum.left(server)
+
+    def url(self, runtime: Runtime) -> str:
+        """See `NetworkedBackend.url`."""
+        del runtime
         places = ",".join(f"{server}:{PORT}" for server in self.names)
-        while True:
-            try:
-                return await open_store(
-                    f"zk:{places}/anabranch", runtime, session_timeout_s=self.timeout_s
-                )
-            except Unreachable:
-                self._world.reach("nobody there")
-
-    async def effects(self, path: str) -> list[bytes]:
-        """See `Backend.effects`."""
-
-        async def read(runtime: Runtime) -> list[bytes]:
-            store = await self.open(runtime, "judge")
-            await store.sync()
-            found = [node.value async for node in store.scan(path) if node.stat.path != path]
-            await store.close()
-            return found
-
-        found: list[bytes] = await self._world.process("judge").run(read)
-        return found
+        return f"zk:{places}/anabranch"
 
 
-class EnsembleNemesis(Nemesis):
+class EnsembleNemesis(PacedNemesis):
     """Also hurts what the servers have among each other."""
 
     def __init__(self, backend: ModelBackend, world: World, targets: list[Process]) -> None:
         self._backend = backend
-        timeout_s = backend.timeout_s
-        super().__init__(
-            world,
-            targets,
-            weights=WEIGHTS,
-            gap_s=(0.0, 2 * timeout_s),
-            duration_s=(0.05, 4 * timeout_s),
-        )
+        super().__init__(world, targets, WEIGHTS, backend.timeout_s)
 
     def _kinds(self) -> dict[str, Callable[[Process, float], None]]:
         return {
@@ -180,10 +142,5 @@ class EnsembleNemesis(Nemesis):
 )
 async def coordination_zookeeper(world: World) -> None:
     """Locks, election, counters and cache on ZooKeeper."""
-    backend, story = ModelBackend(world), Story(world)
-    servers = [world.process(name) for name in backend.names]
-    for process in servers:
-        process.start(lambda runtime, name=process.name: backend.serve(runtime, name))  # type: ignore[misc]
-    participants = [world.process(name) for name in PARTICIPANTS]
-    nemesis = EnsembleNemesis(backend, world, participants + servers * _SERVERS_SHARE)
-    await play(world, backend, nemesis, story)
+    backend = ModelBackend(world)
+    await play_on_model(world, backend, partial(EnsembleNemesis, backend, world))
