@@ -2,9 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from anabranch.runtime.network import Buffer
+
+SHARED: Final = 0
+EXCLUSIVE: Final = 1
+WAIT_FOR_EXCLUSIVE: Final = 2
+EXCLUSIVE_WITH_FENCING: Final = 3
+"""The access modes, by their numbers on the wire."""
 
 
 class LiveConnection(Protocol):
@@ -23,8 +29,8 @@ class Producer:
     """The broker's side of an open producer."""
 
     __slots__ = (
-        "_settled", "_waiting", "connection", "disconnect", "dropped", "epoch", "name", "pending",
-        "producer_id", "schema_version",
+        "_settled", "_waiting", "access_mode", "connection", "disconnect", "dropped", "epoch",
+        "fence", "name", "pending", "producer_id", "schema_version", "topic_epoch",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +42,9 @@ class Producer:
         epoch: int,
         schema_version: bytes,
         disconnect: Callable[[], None],
+        access_mode: int = SHARED,
+        topic_epoch: int | None = None,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
         self.connection = connection
         self.producer_id = producer_id
@@ -44,6 +53,11 @@ class Producer:
         self.schema_version = schema_version
         self.disconnect = disconnect
         """Tell the client that the broker closed this producer; it will come back."""
+        self.access_mode = access_mode
+        self.topic_epoch = topic_epoch
+        """Under which it owns or owned the topic; None if it never did."""
+        self.fence = fence
+        """Serve it no more, without a word: it finds out by itself."""
         self.dropped = False
         """The broker closed it: what becomes durable now is not answered, it is sent again."""
         self.pending = 0

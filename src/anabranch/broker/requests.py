@@ -1,6 +1,7 @@
-"""Requests of a client that are answered by one command: lookups, producers, schemas.
+"""Requests of a client that are answered by one command: lookups, schemas.
 
-What consumers ask is served by `consuming.py`; here is how all of them come to be answered.
+What consumers ask is served by `consuming.py`, what producers ask by `producing.py`;
+here is how all of them come to be answered.
 
 Each is a coroutine run as a supervised task of the broker. What it raises becomes Pulsar's own
 kind of refusal for that command; anything outside the error tree is a bug and ends the process.
@@ -9,9 +10,7 @@ kind of refusal for that command; anything outside the error tree is a bug and e
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.broker import consuming
-from anabranch.broker.claims import claim, release
-from anabranch.broker.producer import Producer
+from anabranch.broker import consuming, producing
 from anabranch.broker.refusals import Refused, code_of
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
@@ -115,66 +114,6 @@ async def _lookup(session: "Session", command: BaseCommand) -> None:
     )
 
 
-# --- producers -------------------------------------------------------------------------------
-
-
-async def _open_producer(session: "Session", command: BaseCommand) -> None:
-    request = command.producer
-    producer_id = request.producer_id
-    existing = session.producers.get(producer_id)
-    if existing is not None and request.epoch <= existing[0].epoch:
-        _producer_opened(session, request.request_id, existing[0])
-        return
-    if request.producer_access_mode != 0:
-        raise Refused(ServerError.NotAllowedError, "only the Shared producer access mode is served")
-    if request.initial_subscription_name:
-        raise Refused(ServerError.NotAllowedError, "initial subscriptions are not served")
-    token = claim(session, ("producer", producer_id))
-    try:
-        topic = await session.broker.topics.open(TopicName.parse(request.topic), create=True)
-        schema_version = await session.broker.schemas.for_producer(
-            topic, request.schema if request.HasField("schema") else None
-        )
-        producer = Producer(
-            session,
-            producer_id=producer_id,
-            name=request.producer_name or session.broker.new_producer_name(),
-            epoch=request.epoch,
-            schema_version=schema_version,
-            disconnect=lambda: session.drop_producer(producer_id),
-        )
-        await topic.add_producer(producer)
-    finally:
-        overtaken = not release(session, ("producer", producer_id), token)
-    if overtaken:
-        topic.remove_producer(producer)
-        return
-    session.producer_opened(producer, topic)
-    _producer_opened(session, request.request_id, producer)
-
-
-def _producer_opened(session: "Session", request_id: int, producer: Producer) -> None:
-    session.reply(replies.producer_success(request_id, producer.name, -1, producer.schema_version))
-
-
-def _close_producer(session: "Session", command: BaseCommand) -> None:
-    request = command.close_producer
-    session.creating.pop(("producer", request.producer_id), None)
-    opened = session.producers.pop(request.producer_id, None)
-    if opened is None:
-        session.reply(replies.success(request.request_id))
-        return
-    producer, topic = opened
-
-    def drained() -> None:
-        topic.remove_producer(producer)
-        if not session.closed:
-            session.reply(replies.success(request.request_id))
-
-    # Receipts of what was sent before the close come first, as the client expects.
-    producer.after_pending(drained)
-
-
 # --- schemas and the rest --------------------------------------------------------------------
 
 
@@ -209,7 +148,7 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
     BaseCommand.CONNECT: _second_connect,
     BaseCommand.PING: _ping,
     BaseCommand.PONG: _pong,
-    BaseCommand.CLOSE_PRODUCER: _close_producer,
+    BaseCommand.CLOSE_PRODUCER: producing.close_producer,
     BaseCommand.CLOSE_CONSUMER: consuming.close_consumer,
     BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: consuming.redeliver,
 }
@@ -217,7 +156,7 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
 _REQUESTS: Final[dict[int, Handler]] = {
     BaseCommand.PARTITIONED_METADATA: _partition_metadata,
     BaseCommand.LOOKUP: _lookup,
-    BaseCommand.PRODUCER: _open_producer,
+    BaseCommand.PRODUCER: producing.open_producer,
     BaseCommand.SUBSCRIBE: consuming.subscribe,
     BaseCommand.UNSUBSCRIBE: consuming.unsubscribe,
     BaseCommand.SEEK: consuming.seek,

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from anabranch import limits
+from anabranch.broker.admission import Admission
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.visibility import Visibility, WholeLog
-from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError, Terminated
+from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
@@ -46,7 +47,8 @@ class Topic:
         self.name = name
         self.ledger = ledger
         self.visibility: Visibility = WholeLog(ledger)
-        self.producers: dict[str, Producer] = {}
+        self.admission = Admission(str(name), ledger)
+        self.producers = self.admission.producers
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
         self._tasks = tasks
@@ -66,37 +68,24 @@ class Topic:
             return
         self.ledger.append(entry, done)
 
-    async def add_producer(self, producer: Producer) -> None:
-        """Admit a producer.
+    async def add_producer(
+        self,
+        producer: Producer,
+        *,
+        on_queued: Callable[[], None] = lambda: None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Admit a producer, when it is its turn.
 
         Raises:
-            Refused: with ProducerBusy if its name is in use by a client that is alive.
+            Refused: if its name is in use by a client that is alive, or by its access mode.
             Terminated: if the topic was ended for good.
         """
-        while (holder := self.producers.get(producer.name)) is not None:
-            same_client = (
-                holder.connection is producer.connection
-                and holder.producer_id == producer.producer_id
-            )
-            if same_client and producer.epoch > holder.epoch:
-                break
-            if same_client or await holder.connection.is_alive():
-                raise Refused(
-                    ServerError.ProducerBusy,
-                    f"Producer with name '{producer.name}' is already connected to topic",
-                )
-            if self.producers.get(producer.name) is holder:
-                self.remove_producer(holder)
-        if self.closed:
-            raise AlreadyClosed(f"{self.name} is closed")
-        if self.ledger.terminated is not None:
-            raise Terminated(f"{self.name} was terminated at {self.ledger.terminated}")
-        self.producers[producer.name] = producer
+        await self.admission.admit(producer, on_queued=on_queued, is_wanted=is_wanted)
 
     def remove_producer(self, producer: Producer) -> None:
         """Let a producer go; no error if it went before."""
-        if self.producers.get(producer.name) is producer:
-            del self.producers[producer.name]
+        self.admission.remove(producer)
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -222,7 +211,7 @@ class Topic:
         self.closed = True
         for producer in list(self.producers.values()):
             producer.disconnect()
-        self.producers.clear()
+        self.admission.close()
         for subscription in list(self.subscriptions.values()):
             for consumer in list(subscription.consumers):
                 subscription.remove_consumer(consumer)

@@ -10,6 +10,7 @@ from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore
 from anabranch.managed_ledger import ManagedLedgerConfig, ManagedLedgers
 from anabranch.metadata.factory import open_store
+from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.real import real_runtime
 from anabranch.runtime.tasks import Tasks
@@ -137,18 +138,23 @@ class Wire:
         return [int(bytes(payload_of(each.entry))) for each in messages]
 
 
+async def memory_stores() -> tuple[MetadataStore, MemoryLedgerStore]:
+    """Stores that outlive a broker."""
+    return await open_store("memory:", real_runtime()), MemoryLedgerStore()
+
+
 @asynccontextmanager
 async def running_broker(
     settings: BrokerSettings | None = None,
     extensions: Extensions | None = None,
     config: ManagedLedgerConfig | None = None,
+    stores: tuple[MetadataStore, MemoryLedgerStore] | None = None,
 ) -> AsyncIterator[Broker]:
-    """A broker on memory stores; a failed background task fails the test."""
+    """A broker on memory stores, its own or given; a failed background task fails the test."""
     failures: list[BaseException] = []
     tasks = Tasks(lambda _, error: failures.append(error))
     runtime = real_runtime()
-    metadata = await open_store("memory:", runtime)
-    ledgers = MemoryLedgerStore()
+    metadata, ledgers = stores or await memory_stores()
     managed = ManagedLedgers(metadata=metadata, ledgers=ledgers, runtime=runtime, config=config)
     broker = Broker(
         runtime=runtime,
@@ -165,6 +171,7 @@ async def running_broker(
         await broker.close()
         await tasks.close()
         await managed.close()
-        await metadata.close()
+        if stores is None:
+            await metadata.close()
     if failures:
         raise failures[0]

@@ -1,0 +1,39 @@
+"""Planted bugs of the broker's producers: access modes, epochs, names, duplicates."""
+
+from anabranch.broker.admission import Admission
+from anabranch.broker.producer import Producer
+from anabranch.testing.planted import planted
+from anabranch.wire import ServerError
+
+
+@planted(
+    "owners_are_not_alone",
+    target="anabranch.broker.admission:Admission._refuse_beside_an_owner",
+)
+def owners_are_not_alone(self: Admission, code: ServerError) -> None:
+    """Others are admitted beside an exclusive producer."""
+    del self, code
+
+
+@planted("nobody_is_called_next", target="anabranch.broker.admission:Admission._call_next")
+def nobody_is_called_next(self: Admission) -> None:
+    """Who waits for a topic waits for ever."""
+    del self
+
+
+@planted("a_fenced_producer_goes_on", target="anabranch.broker.admission:Admission._fence_all")
+def a_fenced_producer_goes_on(self: Admission, successor: Producer) -> None:
+    """The former owner is served as before."""
+    del successor
+    self.producers.clear()
+    self._owner = None
+
+
+@planted("topic_epoch_is_kept_in_memory", target="anabranch.broker.admission:Admission._own")
+async def topic_epoch_is_kept_in_memory(self: Admission, producer: Producer) -> None:
+    """The epoch of an owner is not stored."""
+    self._owner = producer
+    if producer.topic_epoch is None:
+        producer.topic_epoch = self._drawn + 1
+    self._drawn = self._epoch = max(self._drawn, producer.topic_epoch)
+    self.producers[producer.name] = producer
