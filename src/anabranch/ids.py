@@ -131,6 +131,18 @@ def decode_segment(segment: str) -> str:
     return unquote(segment.replace("+", "%20"))
 
 
+def check_namespace_name(text: str) -> str:
+    """Return `tenant/namespace` if it may be one.
+
+    Raises:
+        InvalidName: naming the part that is wrong.
+    """
+    TopicName.parse(f"persistent://{text}/any")
+    if text.count("/") != 1:
+        raise InvalidName(f"a namespace is named tenant/namespace: {text!r}")
+    return text
+
+
 def check_subscription_name(name: str) -> str:
     """Return the name if it may be used.
 

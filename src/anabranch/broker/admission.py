@@ -33,10 +33,13 @@ class _Waiting(NamedTuple):
 class Admission:
     """The producers of one topic."""
 
-    def __init__(self, topic: str, ledger: ManagedLedger) -> None:
+    def __init__(
+        self, topic: str, ledger: ManagedLedger, check: Callable[[Producer], None]
+    ) -> None:
         self.producers: dict[str, Producer] = {}
         self._topic = topic
         self._ledger = ledger
+        self._check = check
         self._owner: Producer | None = None
         """The exclusive producer, also while its epoch is being stored."""
         self._waiting: deque[_Waiting] = deque()
@@ -64,6 +67,7 @@ class Admission:
         if producer.access_mode in (SHARED, EXCLUSIVE):
             await self._part_from_ghosts(producer)
         self._refuse_if_over()
+        self._check(producer)
         self._refuse_if_fenced(producer)  # perhaps while others were asked for a sign of life
         if producer.access_mode == SHARED:
             self._refuse_beside_an_owner(ServerError.ProducerBusy)

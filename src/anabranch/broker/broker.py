@@ -3,10 +3,12 @@
 from anabranch import __version__
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
+from anabranch.broker.policies import PolicySource
 from anabranch.broker.schemas import Schemas
 from anabranch.broker.session import Session
 from anabranch.broker.settings import BrokerSettings
 from anabranch.broker.statistics import BrokerStatistics
+from anabranch.broker.topic_lists import TopicLists
 from anabranch.broker.topics import Topics
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
@@ -34,16 +36,19 @@ class Broker:
         self.extensions = extensions or Extensions()
         self.server_version = f"Anabranch-{__version__}"
         self.sessions: set[Session] = set()
+        self.policies = PolicySource(
+            metadata, runtime, cluster=settings.cluster, defaults=settings.policies
+        )
         self.namespaces = Namespaces(
-            metadata, cluster=settings.cluster, service_url=settings.service_url
+            metadata, self.policies, cluster=settings.cluster, service_url=settings.service_url
         )
         self.topics = Topics(
             managed_ledgers,
             self.namespaces,
             extensions=self.extensions,
             tasks=tasks,
-            auto_create=settings.auto_create_topics,
         )
+        self.topic_lists = TopicLists(metadata, managed_ledgers, self.topics, self.policies)
         self.pressure = managed_ledgers.pressure
         self.schemas = Schemas(managed_ledgers.schemas, runtime.clock)
         self.messages_in = 0
@@ -55,6 +60,7 @@ class Broker:
 
     async def start(self) -> None:
         """Prepare the cluster's metadata; connections may be accepted afterwards."""
+        self.policies.start(self.tasks, self.topics.policies_changed)
         await self.namespaces.initialise()
         self._instance = await self.namespaces.next_instance()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.broker.claims import claim, release
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES
+from anabranch.broker.policies.admitting import admit_consumer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
@@ -61,6 +62,7 @@ async def subscribe(session: "Session", command: BaseCommand) -> None:
         )
         if topic.closed or session.closed or topic.subscriptions.get(name) is not subscription:
             raise AlreadyClosed(f"{topic_name} or its subscription {name} was closed meanwhile")
+        admit_consumer(topic, subscription, TYPE_NAMES[request.subType])
         subscription.add_consumer(consumer, request.subType)
     finally:
         overtaken = not release(session, ("consumer", consumer_id), token)

@@ -1,74 +1,120 @@
-"""Tenants, namespaces and partitioned topics as Pulsar keeps them in the metadata store."""
+"""Tenants and namespaces as Pulsar keeps them in the metadata store, and how topics come to be.
 
-import json
+What is there is read through `policies`; here it is decided what a client may find or create.
+"""
+
 from typing import Final
 
 from anabranch import limits
+from anabranch.broker.policies import PolicySource
 from anabranch.broker.refusals import Refused
 from anabranch.errors import BadVersion, FormatError
 from anabranch.ids import TopicName
 from anabranch.metadata.store import ABSENT, MetadataStore
+from anabranch.policies import (
+    ClusterData,
+    JsonDocument,
+    LocalPolicies,
+    NamespacePolicies,
+    TenantInfo,
+    encode,
+    even_bundles,
+    paths,
+)
+from anabranch.policies.effective import auto_topic_creation
 from anabranch.wire import ServerError
 
-_BUNDLE_BOUNDARIES: Final = [
-    "0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff",
-]  # fmt: skip
 PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 
 
 class Namespaces:
     """Reads (and, for a new cluster, writes) what exists."""
 
-    def __init__(self, store: MetadataStore, *, cluster: str, service_url: str) -> None:
+    def __init__(
+        self, store: MetadataStore, policies: PolicySource, *, cluster: str, service_url: str
+    ) -> None:
+        self.policies = policies
         self._store = store
         self._cluster = cluster
         self._service_url = service_url
 
     async def initialise(self) -> None:
         """Create the cluster and the default tenant and namespace where they are missing."""
-        bundles = {"boundaries": _BUNDLE_BOUNDARIES, "numBundles": len(_BUNDLE_BOUNDARIES) - 1}
-        documents: dict[str, object] = {
-            f"/admin/clusters/{self._cluster}": {"brokerServiceUrl": self._service_url},
-            "/admin/policies/public": {"adminRoles": [], "allowedClusters": [self._cluster]},
-            "/admin/policies/public/default": {
-                "replication_clusters": [self._cluster],
-                "bundles": bundles,
-            },
-            "/admin/local-policies/public/default": {"bundles": bundles},
+        bundles = even_bundles()
+        documents: dict[str, JsonDocument] = {
+            paths.cluster_path(self._cluster): ClusterData(broker_service_url=self._service_url),
+            paths.tenant_path("public"): TenantInfo(allowed_clusters=(self._cluster,)),
+            paths.namespace_path("public/default"): NamespacePolicies(
+                replication_clusters=(self._cluster,), bundles=bundles
+            ),
+            paths.local_policies_path("public/default"): LocalPolicies(bundles=bundles),
         }
         for path, document in documents.items():
             try:
-                await self._store.put(path, json.dumps(document).encode(), ABSENT)
+                await self._store.put(path, encode(document), ABSENT)
             except BadVersion:
                 continue  # there from an earlier start, perhaps changed by an operator
 
-    async def require(self, topic: TopicName) -> None:
-        """Check that the topic's namespace exists.
+    async def require(self, topic: TopicName) -> NamespacePolicies:
+        """Return the policies of the topic's namespace.
 
         Raises:
-            Refused: with TopicNotFound, as Pulsar answers.
+            Refused: with TopicNotFound, as Pulsar answers, if there is no such namespace.
         """
-        path = f"/admin/policies/{topic.namespace_name}"
-        if not await self._store.exists(path):
+        policies = await self.policies.namespace(topic.namespace_name)
+        if policies is None:
             raise Refused(
                 ServerError.TopicNotFound, f"namespace {topic.namespace_name} does not exist"
             )
+        return policies
 
     async def partitions_of(self, topic: TopicName) -> int:
         """Return how many partitions a topic has; 0 for one that is not partitioned."""
-        path = (
-            f"/admin/partitioned-topics/{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
-        )
-        node = await self._store.get(path)
-        if node is None:
+        if topic.partition >= 0:
             return 0
-        try:
-            partitions = int(json.loads(node.value)["partitions"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"{path} is no partitioned-topic document: {error}") from error
-        if not 0 <= partitions <= limits.PARTITIONS_MAX:
-            raise FormatError(f"{path} declares {partitions} partitions")
-        return partitions
+        return await self._partitions_of_whole(topic)
+
+    async def _partitions_of_whole(self, topic: TopicName) -> int:
+        document = await self.policies.partitioned(topic)
+        if document is None:
+            return 0
+        if not 0 <= document.partitions <= limits.PARTITIONS_MAX:
+            raise FormatError(
+                f"{paths.partitioned_topic_path(topic)} declares {document.partitions} partitions"
+            )
+        return document.partitions
+
+    async def creates_partitions(self, topic: TopicName) -> int:
+        """Make a new topic partitioned if its namespace wants that; return its partitions.
+
+        Raises:
+            Refused: with TopicNotFound if topics are not created when they are asked for.
+        """
+        rule = auto_topic_creation(self.policies.defaults, await self.require(topic))
+        if not rule.allow:
+            raise Refused(ServerError.TopicNotFound, f"Topic {topic} does not exist")
+        if rule.partitions == 0 or topic.partition >= 0:
+            return 0
+        return (await self.policies.create_partitioned(topic, rule.partitions)).partitions
+
+    async def may_create(self, topic: TopicName) -> bool:
+        """Whether a topic that is not there may come to be because a client asks for it.
+
+        Raises:
+            Refused: if it is a partition beyond those its topic has.
+        """
+        if topic.partition >= 0:
+            partitions = await self._partitions_of_whole(topic)
+            if 0 < partitions <= topic.partition:
+                raise Refused(
+                    ServerError.NotAllowedError,
+                    f"Illegal topic partition name {topic} with max allowed {partitions} "
+                    "partitions",
+                )
+            if partitions:
+                return True
+        namespace = await self.require(topic)
+        return auto_topic_creation(self.policies.defaults, namespace).allow
 
     async def next_instance(self) -> int:
         """Take a number no earlier broker of this cluster has had, for generated names."""

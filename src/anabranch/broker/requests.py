@@ -10,7 +10,7 @@ kind of refusal for that command; anything outside the error tree is a bug and e
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from anabranch.broker import consuming, producing
+from anabranch.broker import consuming, producing, topic_requests
 from anabranch.broker.refusals import Refused, code_of
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
@@ -85,19 +85,6 @@ def _refuse(session: "Session", command: BaseCommand, code: ServerError, text: s
 # --- lookup ----------------------------------------------------------------------------------
 
 
-async def _partition_metadata(session: "Session", command: BaseCommand) -> None:
-    request = command.partitionMetadata
-    topic = TopicName.parse(request.topic)
-    namespaces = session.broker.namespaces
-    await namespaces.require(topic)
-    partitions = await namespaces.partitions_of(topic)
-    # Clients ask like this whether a topic exists: a yes must not be given lightly.
-    created = request.metadata_auto_creation_enabled and session.broker.settings.auto_create_topics
-    if partitions == 0 and not created and not await session.broker.topics.exists(topic):
-        raise Refused(ServerError.TopicNotFound, f"Topic {topic} does not exist")
-    session.reply(replies.partition_metadata(request.request_id, partitions))
-
-
 async def _lookup(session: "Session", command: BaseCommand) -> None:
     request = command.lookupTopic
     topic = TopicName.parse(request.topic)
@@ -154,7 +141,8 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
 }
 
 _REQUESTS: Final[dict[int, Handler]] = {
-    BaseCommand.PARTITIONED_METADATA: _partition_metadata,
+    BaseCommand.PARTITIONED_METADATA: topic_requests.partition_metadata,
+    BaseCommand.GET_TOPICS_OF_NAMESPACE: topic_requests.topics_of_namespace,
     BaseCommand.LOOKUP: _lookup,
     BaseCommand.PRODUCER: producing.open_producer,
     BaseCommand.SUBSCRIBE: consuming.subscribe,

@@ -1,8 +1,10 @@
 """What an operator may choose about a broker. Nothing is read from files or environment here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch import limits
+from anabranch.broker.limits import POLICY_CHECK_INTERVAL_S
+from anabranch.policies.effective import PolicyDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +17,7 @@ class BrokerSettings:
     service_url_tls: str = ""
     message_bytes_max: int = limits.MESSAGE_BYTES_MAX
     keep_alive_interval_s: float = limits.KEEP_ALIVE_INTERVAL_S
-    auto_create_topics: bool = True
+    policies: PolicyDefaults = field(default_factory=PolicyDefaults)
+    """What counts where neither namespace nor topic says anything."""
+    policy_check_interval_s: float = POLICY_CHECK_INTERVAL_S
+    """Between two looks at what only time brings: expiry, quotas, topics nobody uses."""

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 from anabranch import limits
 from anabranch.broker.admission import Admission
 from anabranch.broker.consumer import Consumer
+from anabranch.broker.policies.admitting import admit_producer, admit_subscription
+from anabranch.broker.policies.retaining import retention_of
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
@@ -17,6 +19,7 @@ from anabranch.broker.visibility import Visibility, WholeLog
 from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
+from anabranch.policies.effective import EffectivePolicies
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
@@ -40,6 +43,7 @@ class Topic:
         self,
         name: TopicName,
         ledger: ManagedLedger,
+        policies: EffectivePolicies,
         *,
         tasks: Tasks,
         on_failed: Callable[["Topic"], None],
@@ -47,7 +51,9 @@ class Topic:
         self.name = name
         self.ledger = ledger
         self.visibility: Visibility = WholeLog(ledger)
-        self.admission = Admission(str(name), ledger)
+        self.admission = Admission(
+            str(name), ledger, lambda producer: admit_producer(self, producer)
+        )
         self.producers = self.admission.producers
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
@@ -58,6 +64,17 @@ class Topic:
         ledger.on_failure = self.fail
         for cursor_name, cursor in ledger.cursors.items():
             self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
+        self.policies = policies
+        self.apply(policies)
+
+    def apply(self, policies: EffectivePolicies) -> None:
+        """Live by other policies from now on."""
+        self.policies = policies
+        retention = retention_of(policies.retention)
+        if retention is None:
+            self._log.warning("retention_not_applied", rule=str(policies.retention))
+        else:
+            self.ledger.retention = retention
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -103,22 +120,35 @@ class Topic:
         """
         subscription = self.subscriptions.get(name)
         if subscription is None:
-            cursor = await self.ledger.open_cursor(
-                name, initial=initial, cursor_properties=properties
-            )
-            # Another consumer may have created it while this one waited.
-            subscription = self.subscriptions.get(name)
-            if subscription is None:
-                subscription = self._new_subscription(name, cursor)
-                self.subscriptions[name] = subscription
-            elif not subscription.cursor.is_durable:
-                # A reader took the name meanwhile; nobody would ever acknowledge what this holds.
-                await self.ledger.delete_cursor(name)
+            admit_subscription(self)
+            return await self.create_subscription(name, initial=initial, properties=properties)
         if not subscription.cursor.is_durable:
-            raise Refused(
-                ServerError.NotAllowedError,
-                "NonDurable subscription with the same name already exists.",
-            )
+            raise self._taken_by_a_reader()
+        return subscription
+
+    def _taken_by_a_reader(self) -> Refused:
+        return Refused(
+            ServerError.NotAllowedError,
+            "NonDurable subscription with the same name already exists.",
+        )
+
+    async def create_subscription(
+        self, name: str, *, initial: Literal["latest", "earliest"], properties: dict[str, str]
+    ) -> Subscription:
+        """Create a durable subscription, whatever the policies say; one that is there stays.
+
+        Raises:
+            Refused: if a reader took the name meanwhile.
+        """
+        cursor = await self.ledger.open_cursor(name, initial=initial, cursor_properties=properties)
+        # Another consumer may have created it while this one waited.
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            subscription = self.subscriptions[name] = self._new_subscription(name, cursor)
+        elif not subscription.cursor.is_durable:
+            # Nobody would ever acknowledge what the cursor holds.
+            await self.ledger.delete_cursor(name)
+            raise self._taken_by_a_reader()
         return subscription
 
     def read_from(self, name: str, start: Literal["latest", "earliest"] | Position) -> Subscription:
@@ -221,3 +251,7 @@ class Topic:
         """Disconnect everybody and store what is not yet durable."""
         self.disconnect_clients()
         await self.ledger.close()
+
+    async def delete(self) -> None:
+        """Remove everything that is stored of it; its clients were disconnected before."""
+        await self.ledger.delete()

@@ -1,7 +1,8 @@
 """The topics this broker serves: opened on first use, one opening at a time for each."""
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
@@ -32,13 +33,11 @@ class Topics:
         *,
         extensions: Extensions,
         tasks: Tasks,
-        auto_create: bool,
     ) -> None:
         self._managed_ledgers = managed_ledgers
         self._namespaces = namespaces
         self._extensions = extensions
         self._tasks = tasks
-        self._auto_create = auto_create
         self._open: dict[TopicName, Topic] = {}
         self._opening: dict[TopicName, _Opening] = {}
         self._closing: dict[TopicName, asyncio.Task[None]] = {}
@@ -53,7 +52,13 @@ class Topics:
 
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic was created, here or elsewhere."""
-        return await self._managed_ledgers.exists(name.managed_ledger_name)
+        if name in self._open:
+            return True
+        return name.is_persistent and await self._managed_ledgers.exists(name.managed_ledger_name)
+
+    def get(self, name: TopicName) -> Topic | None:
+        """The topic if it is open here."""
+        return self._open.get(name)
 
     async def open(self, name: TopicName, *, create: bool) -> Topic:
         """Return the topic, opening it first if need be; several callers share one opening.
@@ -67,7 +72,6 @@ class Topics:
             )
         if self._stopped:
             raise Refused(ServerError.ServiceNotReady, "the broker is being stopped")
-        create = create and self._auto_create
         while True:
             topic = self._open.get(name)
             if topic is not None:
@@ -96,11 +100,14 @@ class Topics:
             if closing is not None:
                 await asyncio.wait([closing])
             await self._namespaces.require(name)
+            # A partition beyond the last one is refused even if it was there once.
+            create = await self._namespaces.may_create(name) and create
+            policies = await self._namespaces.policies.effective(name)
             try:
                 ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
             except NotFound:
                 raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
-            topic = Topic(name, ledger, tasks=self._tasks, on_failed=self._drop_failed)
+            topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
             opening.set_exception(error)
@@ -114,19 +121,88 @@ class Topics:
             if not opening.done():
                 opening.cancel()
 
-    def _drop_failed(self, topic: Topic) -> None:
-        self._forget(topic)
-        self._closing[topic.name] = self._tasks.spawn(
-            f"close {topic.name}", self._close_failed(topic)
-        )
+    # --- policies ------------------------------------------------------------------------------
 
-    async def _close_failed(self, topic: Topic) -> None:
+    def policies_changed(self, name: str | None) -> None:
+        """Bring the topics that a changed document concerns up to date; all of them for None."""
+        for topic in self.all():
+            whole = f"{topic.name.domain}://{topic.name.namespace_name}/"
+            if name in (None, topic.name.namespace_name, whole + topic.name.partitioned_local):
+                self._tasks.spawn(f"policies of {topic.name}", self._refresh(topic))
+
+    async def _refresh(self, topic: Topic) -> None:
+        try:
+            policies = await self._namespaces.policies.effective(topic.name)
+        except AnabranchError as error:
+            _log.warning("policies_not_read", topic=str(topic.name), error=str(error))
+            return
+        if not topic.closed:
+            topic.apply(policies)
+
+    # --- ending --------------------------------------------------------------------------------
+
+    async def create(self, name: TopicName) -> Topic:
+        """Return a topic that an operator wants to be there, whatever clients may create.
+
+        Raises:
+            Refused: if its namespace is not there.
+        """
+        await self._namespaces.require(name)
+        if name.is_persistent:
+            await self._managed_ledgers.open(name.managed_ledger_name, create=True)
+        return await self.open(name, create=not name.is_persistent)
+
+    async def unload(self, name: TopicName) -> bool:
+        """Close a topic in good order; clients come back and open it anew. False if it was not."""
+        topic = self._open.get(name)
+        if topic is None:
+            return False
+        topic.disconnect_clients()
+        await asyncio.shield(self._end(topic, topic.close()))
+        return True
+
+    async def delete(self, name: TopicName, *, force: bool = False) -> None:
+        """Remove a topic with everything it holds.
+
+        Raises:
+            Refused: if it is not there, or has clients and `force` is not set.
+        """
+        topic = await self.open(name, create=False)
+        attached = any(each.consumers for each in topic.subscriptions.values())
+        if (topic.producers or attached) and not force:
+            raise Refused(ServerError.ConsumerBusy, "Topic has active producers/subscriptions")
+        topic.disconnect_clients()
+        await asyncio.shield(self._end(topic, topic.delete()))
+
+    def _end(self, topic: Topic, ending: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Serve a topic no more; whoever wants it meanwhile waits until it has ended."""
+        self._forget(topic)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Who asked for it may be gone when it fails; that is no error by itself.
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+        async def ended() -> None:
+            try:
+                await ending
+            except AnabranchError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+            finally:
+                del self._closing[topic.name]
+                done.cancel()
+
+        self._closing[topic.name] = self._tasks.spawn(f"end {topic.name}", ended())
+        return done
+
+    def _drop_failed(self, topic: Topic) -> None:
+        self._end(topic, self._close_quietly(topic))
+
+    async def _close_quietly(self, topic: Topic) -> None:
         try:
             await topic.ledger.close()
         except AnabranchError as error:
-            _log.warning("failed_topic_not_closed", topic=str(topic.name), error=str(error))
-        finally:
-            del self._closing[topic.name]
+            _log.warning("topic_not_closed", topic=str(topic.name), error=str(error))
 
     def _forget(self, topic: Topic) -> None:
         if self._open.get(topic.name) is topic:

@@ -19,6 +19,7 @@ from anabranch.managed_ledger import ManagedLedgers
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.server.broker_metrics import broker_metrics
+from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
 from anabranch.server.settings import Settings
 from anabranch.server.stores import Stores, open_stores
@@ -109,7 +110,7 @@ class Standalone:
                 service_url=self.service_url,
                 message_bytes_max=self._settings.max_message_bytes,
                 keep_alive_interval_s=self._settings.keep_alive_interval_s,
-                auto_create_topics=self._settings.auto_create_topics,
+                policies=policy_defaults(self._settings),
             ),
             tasks=self._tasks,
         )

@@ -10,6 +10,8 @@ from anabranch import limits
 from anabranch.broker import BrokerSettings
 from anabranch.errors import Fenced, StorageError
 from anabranch.generated import pulsar_api_pb2 as pb
+from anabranch.policies import AutoTopicCreation
+from anabranch.policies.effective import PolicyDefaults
 from anabranch.wire import (
     AckedId,
     BaseCommand,
@@ -184,7 +186,8 @@ async def test_the_largest_message_a_client_may_send_is_taken() -> None:
 
 @pytest.mark.parametrize("may_create", [True, False])
 async def test_asking_for_partitions_tells_whether_a_topic_exists(may_create: bool) -> None:
-    async with running_broker(BrokerSettings(auto_create_topics=may_create)) as broker:
+    policies = PolicyDefaults(auto_topic_creation=AutoTopicCreation(allow=may_create))
+    async with running_broker(BrokerSettings(policies=policies)) as broker:
         wire = await Wire(broker).connect()
         command = requests.partition_metadata(TOPIC, 1)
         command.partitionMetadata.metadata_auto_creation_enabled = not may_create

@@ -111,7 +111,6 @@ async def test_what_came_before_a_broken_frame_is_served() -> None:
 @pytest.mark.parametrize(
     ("command", "field"),
     [
-        (requests.topics_of_namespace("public/default", 9), "error"),
         (requests.consumer_stats(1, 9), "consumerStatsResponse"),
         (pb.BaseCommand(type=pb.BaseCommand.NEW_TXN, newTxn=pb.CommandNewTxn(request_id=9)),
          "newTxnResponse"),

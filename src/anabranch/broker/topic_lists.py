@@ -1,0 +1,79 @@
+"""Which topics a namespace has, as clients are told: by list, by hash, and by what changed.
+
+Stored topics are found in the metadata, others among those that are open here. Topics of the
+system are never listed.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from crc32c import crc32c
+
+from anabranch.broker.policies import PolicySource
+from anabranch.broker.refusals import Refused
+from anabranch.broker.topics import Topics
+from anabranch.ids import TopicName, decode_segment
+from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.store import MetadataStore
+from anabranch.wire import ServerError
+
+PERSISTENT: Final = 0
+NON_PERSISTENT: Final = 1
+ALL: Final = 2
+"""Pulsar's numbers of what may be asked for."""
+_SYSTEM_NAMES: Final = (
+    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_segments",
+    "__transaction_buffer_snapshot_indexes", "transaction_coordinator_assign",
+    "__transaction_log_",
+)  # fmt: skip
+_SYSTEM_SUFFIX: Final = "__transaction_pending_ack"
+
+
+class TopicLists:
+    """Lists the topics of namespaces."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        managed_ledgers: ManagedLedgers,
+        topics: Topics,
+        policies: PolicySource,
+    ) -> None:
+        self.store = store
+        self._managed_ledgers = managed_ledgers
+        self._topics = topics
+        self._policies = policies
+
+    async def of_namespace(self, namespace: str, mode: int = PERSISTENT) -> list[str]:
+        """Full names, sorted; of a partitioned topic its partitions.
+
+        Raises:
+            Refused: if there is no such namespace.
+        """
+        if await self._policies.namespace(namespace) is None:
+            raise Refused(ServerError.TopicNotFound, f"namespace {namespace} does not exist")
+        found: list[str] = []
+        if mode in (PERSISTENT, ALL):
+            names = await self._managed_ledgers.list(f"{namespace}/persistent")
+            found += (
+                f"persistent://{namespace}/{decode_segment(name.rpartition('/')[2])}"
+                for name in names
+            )
+        if mode in (NON_PERSISTENT, ALL):
+            found += (
+                str(topic.name)
+                for topic in self._topics.all()
+                if not topic.name.is_persistent and topic.name.namespace_name == namespace
+            )
+        return sorted(name for name in found if not is_of_the_system(name))
+
+
+def is_of_the_system(name: str) -> bool:
+    """Whether a topic belongs to Pulsar itself."""
+    local = TopicName.parse(name).partitioned_local
+    return local.startswith(_SYSTEM_NAMES) or local.endswith(_SYSTEM_SUFFIX)
+
+
+def hash_of(names: Iterable[str]) -> str:
+    """The hash by which a client sees that a list has not changed."""
+    return crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
