@@ -5,16 +5,18 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING, Final
 
 from anabranch.cli.metadata_places import opened
+from anabranch.cli.storage_cluster_views import StorageClusterViews, home_of, read_catalog
 from anabranch.errors import ConfigError
 
 if TYPE_CHECKING:
-    from anabranch.managed_ledger.inspection import LedgerView
+    from anabranch.ledgers.catalog import CatalogDocument
+    from anabranch.managed_ledger.inspection import LedgerView, ViewOf
     from anabranch.metadata.store import MetadataStore
     from anabranch.runtime import Runtime
 
@@ -42,14 +44,47 @@ class Places:
 @asynccontextmanager
 async def looked_into(
     places: Places, runtime: "Runtime"
-) -> "AsyncIterator[tuple[MetadataStore, LedgerView | None]]":
-    """The metadata and the ledgers; None for ledgers that were not named."""
+) -> "AsyncIterator[tuple[MetadataStore, ViewOf | None]]":
+    """The metadata, and the ledgers of every storage cluster; None if no ledgers were named."""
     async with AsyncExitStack() as held:
         if places.data:
-            yield await _data_folder(Path(places.data), runtime, held)
-            return
-        metadata = await _metadata(places.metadata, places.credentials, runtime, held)
-        yield metadata, await _ledgers(places, metadata, runtime, held) if places.ledgers else None
+            metadata, view = await _data_folder(Path(places.data), runtime, held)
+            catalog, home = await _home(metadata, _EMBEDDED)
+        else:
+            metadata = await _metadata(places.metadata, places.credentials, runtime, held)
+            if not places.ledgers:
+                yield metadata, None
+                return
+            catalog, home = await _home(metadata, places.ledgers)
+            view = await _ledgers(places, metadata, runtime, held)
+
+        async def open_view(url: str) -> "LedgerView":
+            return await _other_cluster(url, places, metadata, runtime, held)
+
+        yield metadata, StorageClusterViews(catalog, home, view, open_view)
+
+
+async def _home(metadata: "MetadataStore", url: str) -> "tuple[CatalogDocument | None, str]":
+    catalog = await read_catalog(metadata)
+    return catalog, home_of(catalog, url)
+
+
+async def _other_cluster(
+    url: str,
+    places: Places,
+    metadata: "MetadataStore",
+    runtime: "Runtime",
+    held: AsyncExitStack,
+) -> "LedgerView":
+    if not url.startswith(_EMBEDDED):
+        return await _ledgers(replace(places, data="", ledgers=url), metadata, runtime, held)
+    folder = url.removeprefix(_EMBEDDED)
+    if not folder:
+        raise ConfigError(
+            "some ledgers are in the data folder of the server: give that as --data FOLDER"
+        )
+    _lock(Path(folder), runtime, held)
+    return await _folder(f"{folder}/ledgers", runtime, held)
 
 
 async def _data_folder(

@@ -53,7 +53,8 @@ MetadataOption = Annotated[
 LedgersOption = Annotated[
     str,
     typer.Option(
-        help="The ledger store: bookkeeper: as a server names it, or embedded:FOLDER.",
+        help="The ledger store: bookkeeper: as a server names it, or embedded:FOLDER. Ledgers of "
+        "other storage clusters are found by the catalog.",
         show_default=False,
     ),
 ]
@@ -86,8 +87,8 @@ def show(
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
         places = Places(data, metadata, ledgers, credentials, ledgers_credentials)
-        async with looked_into(places, runtime) as (store, view):
-            viewed = await view_chain(store, view, _full_name(name))
+        async with looked_into(places, runtime) as (store, view_of):
+            viewed = await view_chain(store, view_of, _full_name(name))
             cursors = await cursor_nodes(store, viewed.name)
             return _chain_json(viewed) | {"cursors": list(cursors)}
 
@@ -124,11 +125,11 @@ def cursors(
 
     async def work(runtime: "Runtime") -> list[dict[str, Any]]:
         places = Places(data, metadata, ledgers, credentials, ledgers_credentials)
-        async with looked_into(places, runtime) as (store, view):
-            chain = await view_chain(store, view, _full_name(name))
+        async with looked_into(places, runtime) as (store, view_of):
+            chain = await view_chain(store, view_of, _full_name(name))
             nodes = await cursor_nodes(store, chain.name)
             return [
-                _cursor_json(await view_cursor(view, cursor, value), chain)
+                _cursor_json(await view_cursor(view_of, cursor, value), chain)
                 for cursor, value in nodes.items()
             ]
 
@@ -165,11 +166,11 @@ def verify(
 
     async def work(runtime: "Runtime") -> "Check":
         places = Places(data, metadata, ledgers, credentials, ledgers_credentials)
-        async with looked_into(places, runtime) as (store, view):
-            if view is None:
+        async with looked_into(places, runtime) as (store, view_of):
+            if view_of is None:
                 raise ConfigError("there is nothing to check against: give --ledgers URL")
             progress = Progress(sys.stderr)
-            check = Check(store, view, lambda done: progress.show(f"{done >> 20:,} MiB read"))
+            check = Check(store, view_of, lambda done: progress.show(f"{done >> 20:,} MiB read"))
             wanted = [_full_name(name) for name in names or []] or await list_names(store)
             for name in wanted:
                 await check.run(name)
@@ -212,6 +213,7 @@ def _chain_json(viewed: "ViewedChain") -> dict[str, Any]:
         "ledgers": [
             {
                 "ledger": ledger.span.ledger_id,
+                "cluster": ledger.span.stamp.cluster or None,
                 "state": "closed" if ledger.span.closed_ms else "open",
                 "entries": ledger.entries,
                 "bytes": ledger.size_bytes,

@@ -12,13 +12,14 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.ids import Position
+from anabranch.ledgers.stamps import Stamp
 from anabranch.ledgers.store import Entry, LedgerDescription, LedgerState
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.inspection import (
-    LedgerView,
     ViewedChain,
     ViewedCursor,
     ViewedLedger,
+    ViewOf,
     cursor_nodes,
     last_of,
     view_chain,
@@ -46,12 +47,13 @@ class Check:
     """Checks managed ledgers one after the other."""
 
     def __init__(
-        self, metadata: MetadataStore, view: LedgerView, progress: Progress = lambda _: None
+        self, metadata: MetadataStore, view_of: ViewOf, progress: Progress = lambda _: None
     ) -> None:
         self._metadata = metadata
-        self._view = view
+        self._view_of = view_of
         self._progress = progress
-        self._owners: dict[int, str] = {}
+        self._owners: dict[tuple[str, int], str] = {}
+        """Of each ledger that was seen, by the storage cluster and the id."""
         self.findings: list[Finding] = []
         self.managed_ledgers = 0
         self.ledgers = 0
@@ -67,7 +69,7 @@ class Check:
         """
         self.managed_ledgers += 1
         try:
-            viewed = await view_chain(self._metadata, self._view, name)
+            viewed = await view_chain(self._metadata, self._view_of, name)
         except FormatError as error:
             self._report(name, "node", str(error))
             return
@@ -85,7 +87,8 @@ class Check:
         self.ledgers += 1
         span, found = ledger.span, ledger.found
         where = f"ledger {span.ledger_id}"
-        owner = self._owners.setdefault(span.ledger_id, viewed.name)
+        key = span.stamp.cluster, span.ledger_id
+        owner = self._owners.setdefault(key, viewed.name)
         if owner != viewed.name:
             self._report(viewed.name, where, f"{owner} has it too")
         if not span.closed_ms and not is_last:
@@ -101,7 +104,7 @@ class Check:
                 self._report(viewed.name, where, "its chain has it closed, and the store open")
             self._compare(viewed.name, where, "entries", span.entries, found.last_entry_id + 1)
             self._compare(viewed.name, where, "bytes", span.size_bytes, found.length_bytes)
-        await self._read(viewed.name, where, found)
+        await self._read(viewed.name, where, found, span.stamp)
 
     def _check_owner(self, name: str, where: str, found: LedgerDescription) -> None:
         said = found.custom_metadata.get("pulsar/managed-ledger")
@@ -113,10 +116,10 @@ class Check:
         if said != found:
             self._report(name, where, f"its chain says {said} {what}, and it has {found}")
 
-    async def _read(self, name: str, where: str, found: LedgerDescription) -> None:
+    async def _read(self, name: str, where: str, found: LedgerDescription, stamp: Stamp) -> None:
         expected, size = 0, 0
         try:
-            async for entry in self._entries(found):
+            async for entry in self._entries(found, stamp):
                 if entry.entry_id != expected:
                     detail = f"entry {entry.entry_id} follows {expected - 1}"
                     self._report(name, where, detail)
@@ -130,8 +133,9 @@ class Check:
         if found.state is LedgerState.CLOSED:
             self._compare(name, where, "bytes to read", found.length_bytes, size)
 
-    async def _entries(self, found: LedgerDescription) -> AsyncIterator[Entry]:
-        async for entry in self._view.read(found.ledger_id, 0, found.last_entry_id):
+    async def _entries(self, found: LedgerDescription, stamp: Stamp) -> AsyncIterator[Entry]:
+        view = await self._view_of(stamp)
+        async for entry in view.read(found.ledger_id, 0, found.last_entry_id):
             self.entries += 1
             self.bytes_read += len(entry.payload)
             self._progress(self.bytes_read)
@@ -149,13 +153,14 @@ class Check:
         self.cursors += 1
         where = f"cursor {cursor}"
         try:
-            viewed = await view_cursor(self._view, cursor, value)
+            viewed = await view_cursor(self._view_of, cursor, value)
         except AnabranchError as error:
             self._report(name, where, str(error))
             return
         ledger_id = viewed.document.cursor_ledger_id
         if ledger_id >= 0:
-            owner = self._owners.setdefault(ledger_id, f"{where} of {name}")
+            key = viewed.document.stamp.cluster, ledger_id
+            owner = self._owners.setdefault(key, f"{where} of {name}")
             if owner != f"{where} of {name}":
                 self._report(name, where, f"{owner} has its ledger {ledger_id} too")
         if viewed.problem:

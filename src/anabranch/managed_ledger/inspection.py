@@ -1,9 +1,10 @@
 """Looking at managed ledgers without owning them: nothing is fenced, recovered or written.
 
-What the nodes do not say, such as how much an open ledger holds, is asked of a `LedgerView`.
+What the nodes do not say, such as how much an open ledger holds, is asked of a `LedgerView`, of
+which there is one for each storage cluster.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from anabranch.ids import EARLIEST, Position, decode_segment
 from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
 from anabranch.ledgers.inspection import StoredLedgers
+from anabranch.ledgers.stamps import LedgerPlace, Stamp
 from anabranch.ledgers.store import Entry, LedgerDescription, LedgerState
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
@@ -49,6 +51,10 @@ class LedgerView(Protocol):
             Corruption: at the first one that is damaged.
         """
         ...
+
+
+ViewOf = Callable[[Stamp], Awaitable[LedgerView]]
+"""Finds the view of the storage cluster that a stamp names."""
 
 
 class BookiesView:
@@ -180,7 +186,7 @@ async def list_names(metadata: MetadataStore) -> list[str]:
     return sorted(names)
 
 
-async def view_chain(metadata: MetadataStore, view: LedgerView | None, name: str) -> ViewedChain:
+async def view_chain(metadata: MetadataStore, view_of: ViewOf | None, name: str) -> ViewedChain:
     """Read the node of a managed ledger, and what is known of its ledgers.
 
     Raises:
@@ -191,13 +197,16 @@ async def view_chain(metadata: MetadataStore, view: LedgerView | None, name: str
     if node is None:
         raise NotFound(f"there is no managed ledger {name}")
     document = decode_chain(node.value, name)
-    ledgers = [ViewedLedger(span, await _found(view, span.ledger_id)) for span in document.spans]
+    ledgers = [ViewedLedger(span, await _found(view_of, span.place)) for span in document.spans]
     return ViewedChain(name, document, tuple(ledgers))
 
 
-async def _found(view: LedgerView | None, ledger_id: int) -> LedgerDescription | None:
+async def _found(view_of: ViewOf | None, place: LedgerPlace) -> LedgerDescription | None:
+    if view_of is None:
+        return None
+    view = await view_of(place.stamp)
     try:
-        return None if view is None else await view.describe(ledger_id)
+        return await view.describe(place.ledger_id)
     except NotFound:
         return None
 
@@ -213,7 +222,7 @@ async def cursor_nodes(metadata: MetadataStore, name: str) -> Mapping[str, bytes
     return dict(sorted(found.items()))
 
 
-async def view_cursor(view: LedgerView | None, name: str, value: bytes) -> ViewedCursor:
+async def view_cursor(view_of: ViewOf | None, name: str, value: bytes) -> ViewedCursor:
     """Read a cursor: its node, and the newest entry of its ledger that is not damaged.
 
     Raises:
@@ -223,14 +232,15 @@ async def view_cursor(view: LedgerView | None, name: str, value: bytes) -> Viewe
     ledger_id = document.cursor_ledger_id
     if ledger_id < 0:
         return ViewedCursor(name, document, None)
-    if view is None:
+    if view_of is None:
         return ViewedCursor(name, document, None, unread=True)
-    found = await _found(view, ledger_id)
+    found = await _found(view_of, LedgerPlace(ledger_id, document.stamp))
     if found is None:
         return ViewedCursor(name, document, None, f"its ledger {ledger_id} is not there")
     if found.last_entry_id < 0:
         return ViewedCursor(name, document, None, f"its ledger {ledger_id} is empty")
     problem = ""
+    view = await view_of(document.stamp)
     for entry_id in range(found.last_entry_id, -1, -1):
         try:
             entries = [entry async for entry in view.read(ledger_id, entry_id, entry_id)]

@@ -100,12 +100,12 @@ async def test_parts_of_a_batch_are_in_a_ledger_where_pulsar_reads_them(
     await cursor.flushed()
     if stop == "close":
         await ledger.close()
-    (ledger_id,) = cursor_ledgers(world)
     node = await stored_node(world)
-    assert node.cursorsLedgerId == ledger_id
+    assert cursor_ledgers(world) == [node.cursorsLedgerId]
     assert not node.batchedEntryDeletionIndexInfo
-    entry = pb.PositionInfo.FromString(world.ledgers.ledgers[ledger_id].durable[-1])
-    ((batch),) = entry.batchedEntryDeletionIndexInfo
+    stored = world.ledgers.ledgers[node.cursorsLedgerId].durable
+    entry = pb.PositionInfo.FromString(stored[-1])
+    (batch,) = entry.batchedEntryDeletionIndexInfo
     assert (batch.position.ledgerId, batch.position.entryId) == positions[1]
     assert list(batch.deleteSet) == [6]
     ledger = await world.open()

@@ -21,10 +21,10 @@ from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, CursorDocument, decode_cursor
 from anabranch.managed_ledger.inspection import (
     FolderView,
-    LedgerView,
     ViewedChain,
     ViewedCursor,
     ViewedLedger,
+    ViewOf,
 )
 from anabranch.managed_ledger.ledger import ManagedLedger
 from anabranch.managed_ledger.opening import discard_ledger
@@ -348,10 +348,10 @@ async def open_ledger_looks_empty(self: FolderView, ledger_id: int) -> LedgerDes
 
 @planted("cursor_is_shown_by_its_node", target=f"{_INSPECTION}:view_cursor")
 async def cursor_is_shown_by_its_node(
-    view: LedgerView | None, name: str, value: bytes
+    view_of: ViewOf | None, name: str, value: bytes
 ) -> ViewedCursor:
     """Whoever looks does not see what a cursor has in its ledger."""
-    del view
+    del view_of
     return ViewedCursor(name, decode_cursor(value, name), None)
 
 
