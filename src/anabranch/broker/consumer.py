@@ -11,7 +11,13 @@ from anabranch import limits
 from anabranch.errors import ProtocolError
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer
-from anabranch.wire import message_header, without_broker_metadata
+from anabranch.wire import (
+    EntryMetadata,
+    encode,
+    message_header,
+    replies,
+    without_broker_metadata,
+)
 
 
 class Delivery(NamedTuple):
@@ -22,6 +28,19 @@ class Delivery(NamedTuple):
     message_count: int
     redelivery_count: int
     ack_set: tuple[int, ...] | None
+    metadata: EntryMetadata | None = None
+    """What the producer said about it, if that can be read."""
+
+
+class KeySharing(NamedTuple):
+    """How a consumer wants to share a subscription by key."""
+
+    sticky: bool = False
+    """It names the ranges of hashes that it wants; else they are divided among all."""
+    out_of_order: bool = False
+    """It does without the order of a key's messages when consumers come and go."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """First and last hash of each."""
 
 
 class Outlet(Protocol):
@@ -48,8 +67,8 @@ class Consumer:
     """The broker's side of a subscribed consumer."""
 
     __slots__ = (
-        "_blocked", "_partition", "consumer_id", "disconnect", "epoch", "messages_per_entry",
-        "name", "outlet", "pending", "permits", "priority", "unacked_messages",
+        "_blocked", "consumer_id", "disconnect", "epoch", "messages_per_entry", "name", "outlet",
+        "partition", "pending", "permits", "priority", "sharing", "unacked_messages",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +81,7 @@ class Consumer:
         partition: int,
         epoch: int | None,
         disconnect: Callable[[], None],
+        sharing: KeySharing | None = None,
     ) -> None:
         self.outlet = outlet
         self.consumer_id = consumer_id
@@ -71,7 +91,10 @@ class Consumer:
         """Echoed in every message, so that the client can drop those from before a rewind."""
         self.disconnect = disconnect
         """Tell the client that the broker closed this consumer; it will come back."""
-        self._partition = partition
+        self.partition = partition
+        """Of the topic; -1 if it has none."""
+        self.sharing = sharing
+        """For Key_Shared only."""
         self.permits = 0
         self.unacked_messages = 0
         """Counted for shared types only, as Pulsar does."""
@@ -95,7 +118,7 @@ class Consumer:
         """Send entries and charge them to the permits."""
         parts: list[Buffer] = []
         messages = 0
-        for position, stored, message_count, redelivery_count, ack_set in deliveries:
+        for position, stored, message_count, redelivery_count, ack_set, _ in deliveries:
             payload = _as_sent(stored)
             parts.append(
                 message_header(
@@ -103,7 +126,7 @@ class Consumer:
                     position[0],
                     position[1],
                     len(payload),
-                    partition=self._partition,
+                    partition=self.partition,
                     redelivery_count=redelivery_count,
                     ack_set=ack_set,
                     consumer_epoch=self.epoch,
@@ -115,6 +138,11 @@ class Consumer:
         self.outlet.messages_out += messages
         self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
         self.outlet.write_out(parts)
+
+    def tell_active(self, is_active: bool) -> None:
+        """Tell the client whether it is the one that gets the messages now."""
+        change = replies.active_consumer_change(self.consumer_id, is_active=is_active)
+        self.outlet.write_out([encode(change)])
 
     def hold(self, position: Position, messages: int) -> None:
         """An entry is sent that has to be acknowledged."""

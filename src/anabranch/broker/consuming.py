@@ -6,14 +6,20 @@ Subscribing, with everything that says where to begin; seeking; the last message
 from typing import TYPE_CHECKING
 
 from anabranch.broker.claims import claim, release
-from anabranch.broker.consumer import Consumer
-from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES
+from anabranch.broker.consumer import Consumer, KeySharing
+from anabranch.broker.dispatch import EXCLUSIVE
 from anabranch.broker.policies.admitting import admit_consumer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.subscription_types import IN_ORDER
 from anabranch.broker.topic import Topic
 from anabranch.errors import AlreadyClosed, AnabranchError, InvalidName
-from anabranch.generated.pulsar_api_pb2 import BaseCommand, CommandSubscribe
+from anabranch.generated.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandSubscribe,
+    KeySharedMeta,
+    KeySharedMode,
+)
 from anabranch.ids import Position, TopicName, check_subscription_name
 from anabranch.wire import MessageIdData, ServerError, message_id, replies, signed
 
@@ -59,6 +65,7 @@ async def subscribe(session: "Session", command: BaseCommand) -> None:
             partition=topic_name.partition,
             epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
             disconnect=lambda: session.drop_consumer(consumer_id),
+            sharing=_sharing(request.keySharedMeta) if request.HasField("keySharedMeta") else None,
         )
         if topic.closed or session.closed or topic.subscriptions.get(name) is not subscription:
             raise AlreadyClosed(f"{topic_name} or its subscription {name} was closed meanwhile")
@@ -73,6 +80,14 @@ async def subscribe(session: "Session", command: BaseCommand) -> None:
         return
     session.consumers[consumer_id] = (consumer, subscription, topic)
     session.reply(replies.success(request.request_id))
+
+
+def _sharing(wanted: KeySharedMeta) -> KeySharing:
+    return KeySharing(
+        sticky=wanted.keySharedMode == KeySharedMode.STICKY,
+        out_of_order=wanted.allowOutOfOrderDelivery,
+        ranges=tuple((each.start, each.end) for each in wanted.hashRanges),
+    )
 
 
 async def _part_from_ghosts(session: "Session", subscription: Subscription | None) -> None:
@@ -114,12 +129,7 @@ async def _subscription(
 
 
 def _checked_subscription(request: CommandSubscribe) -> str:
-    if request.subType not in DISPATCHERS:
-        raise Refused(
-            ServerError.NotAllowedError,
-            f"{TYPE_NAMES[request.subType]} subscriptions are not served",
-        )
-    if request.read_compacted and request.subType != EXCLUSIVE:
+    if request.read_compacted and request.subType not in IN_ORDER:
         raise Refused(
             ServerError.NotAllowedError,
             "readCompacted only allowed on failover or exclusive subscriptions",

@@ -6,7 +6,7 @@ entries were taken. Nothing here reads, writes metadata, or waits.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from anabranch import limits
@@ -18,7 +18,6 @@ from anabranch.wire import ServerError
 
 EXCLUSIVE: Final = 0
 SHARED: Final = 1
-TYPE_NAMES: Final = {0: "Exclusive", 1: "Shared", 2: "Failover", 3: "Key_Shared"}
 
 
 class Dispatcher(Protocol):
@@ -26,6 +25,8 @@ class Dispatcher(Protocol):
 
     type_number: int
     consumers: list[Consumer]
+    delays: bool
+    """Whether messages may be kept back until their time: not where one gets all in order."""
 
     def add(self, consumer: Consumer) -> None:
         """Admit a consumer, or raise Refused."""
@@ -40,7 +41,15 @@ class Dispatcher(Protocol):
         ...
 
     def replays(self, count: int) -> list[Position]:
-        """Up to `count` positions to be read and sent before anything new."""
+        """Up to `count` positions, ascending, to be read and sent before anything new."""
+        ...
+
+    def due(self, positions: Iterable[Position]) -> None:
+        """Entries that were passed over because of their time are to be sent now."""
+        ...
+
+    def knows(self, position: Position) -> bool:
+        """Whether an entry is held by a consumer, or waits to be sent."""
         ...
 
     def drop_replay(self, position: Position) -> None:
@@ -52,7 +61,11 @@ class Dispatcher(Protocol):
         ...
 
     def dispatch(self, deliveries: Sequence[Delivery]) -> int:
-        """Send entries from the front while somebody can take them; return how many were sent."""
+        """Send entries from the front while somebody can take them.
+
+        Returns:
+            How many from the front were dealt with: sent, or kept to be sent later.
+        """
         ...
 
     def acknowledged(self, consumer: Consumer, positions: Iterable[Position]) -> None:
@@ -72,6 +85,7 @@ class ExclusiveDispatcher:
     """One consumer gets everything in order; a redelivery rewinds."""
 
     type_number = EXCLUSIVE
+    delays = False
 
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
@@ -102,15 +116,24 @@ class ExclusiveDispatcher:
     def drop_replay(self, position: Position) -> None:
         """See `Dispatcher.drop_replay`; there are none."""
 
+    def due(self, positions: Iterable[Position]) -> None:
+        """See `Dispatcher.due`; nothing is kept back."""
+
+    def knows(self, position: Position) -> bool:
+        """See `Dispatcher.knows`; nothing is kept about single entries."""
+        return False
+
     def redelivery_count(self, position: Position) -> int:
         """See `Dispatcher.redelivery_count`."""
         return 0
 
     def dispatch(self, deliveries: Sequence[Delivery]) -> int:
         """See `Dispatcher.dispatch`."""
-        if not self.consumers or not self.consumers[0].can_take:
+        return self._send_in_order(self.consumers[0] if self.consumers else None, deliveries)
+
+    def _send_in_order(self, consumer: Consumer | None, deliveries: Sequence[Delivery]) -> int:
+        if consumer is None or not consumer.can_take:
             return 0
-        consumer = self.consumers[0]
         permits = consumer.permits
         sent = 0
         for delivery in deliveries:
@@ -136,6 +159,7 @@ class SharedDispatcher:
     """Round robin over the consumers that have permits, lower priority numbers first."""
 
     type_number = SHARED
+    delays = True
 
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
@@ -154,13 +178,16 @@ class SharedDispatcher:
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
-        self._replays.add(consumer.pending)
-        consumer.pending = {}
+        held, consumer.pending = consumer.pending, {}
+        self._take_back(held)
         if self.consumers:
             return False
+        self._forget_all()
+        return True
+
+    def _forget_all(self) -> None:
         self._replays.clear()
         self._redeliveries = {}
-        return True
 
     def entries_wanted(self) -> int:
         """See `Dispatcher.entries_wanted`."""
@@ -172,6 +199,14 @@ class SharedDispatcher:
     def replays(self, count: int) -> list[Position]:
         """See `Dispatcher.replays`."""
         return self._replays.lowest(count)
+
+    def due(self, positions: Iterable[Position]) -> None:
+        """See `Dispatcher.due`."""
+        self._replays.add(positions)
+
+    def knows(self, position: Position) -> bool:
+        """See `Dispatcher.knows`."""
+        return position in self._replays or self._holder(position) is not None
 
     def redelivery_count(self, position: Position) -> int:
         """See `Dispatcher.redelivery_count`."""
@@ -232,8 +267,17 @@ class SharedDispatcher:
             holder = consumer if position in consumer.pending else self._holder(position)
             if holder is not None:
                 holder.settle(holder.pending.pop(position))
-            elif self._replays:
-                self._replays.discard(position)
+                self._let_go(position)
+            else:
+                self.drop_replay(position)
+
+    def _let_go(self, position: Position) -> int | None:
+        """A consumer no longer holds an entry; return the hash of its key if that is known."""
+        return None
+
+    def _take_back(self, positions: Iterable[Position]) -> None:
+        """Entries that a consumer held have to be sent again."""
+        self._replays.add(positions)
 
     def partly_acknowledged(self, consumer: Consumer, position: Position, left: int) -> None:
         """See `Dispatcher.partly_acknowledged`."""
@@ -259,11 +303,5 @@ class SharedDispatcher:
             consumer.settle(messages)
             self._redeliveries[position] = self._redeliveries.get(position, 0) + 1
             taken_back.append(position)
-        self._replays.add(taken_back)
+        self._take_back(taken_back)
         return False
-
-
-DISPATCHERS: Final[dict[int, Callable[[], Dispatcher]]] = {
-    EXCLUSIVE: ExclusiveDispatcher,
-    SHARED: SharedDispatcher,
-}

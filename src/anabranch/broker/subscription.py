@@ -9,9 +9,14 @@ from collections.abc import Callable, Sequence
 
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
-from anabranch.broker.dispatch import DISPATCHERS, EXCLUSIVE, TYPE_NAMES, Dispatcher
+from anabranch.broker.delayed import Delaying
+from anabranch.broker.deliveries import delivery_of, leading_run, take_over
+from anabranch.broker.dispatch import Dispatcher
+from anabranch.broker.failover import FailoverDispatcher
+from anabranch.broker.limits import FAILOVER_DELAY_S
 from anabranch.broker.refusals import Refused
 from anabranch.broker.stall import Stall, concerns_one_entry
+from anabranch.broker.subscription_types import TYPE_NAMES, new_dispatcher
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position
@@ -19,7 +24,7 @@ from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger import Cursor, ManagedLedger, newest_matching
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
-from anabranch.wire import CUMULATIVE, Ack, ServerError, publish_time_ms, read_metadata
+from anabranch.wire import Ack, ServerError, publish_time_ms
 
 
 class Subscription:
@@ -48,6 +53,8 @@ class Subscription:
         self._reading = False
         self._resting = False
         self._stall = Stall(name, self.wake)
+        self._delaying = Delaying(ledger.clock, self._due)
+        self._handover: asyncio.TimerHandle | None = None
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
         self._seeking = False
@@ -69,7 +76,6 @@ class Subscription:
         Raises:
             Refused: if the type differs from the connected ones', or is taken.
         """
-        assert type_number in DISPATCHERS, f"subscription type {type_number} is not served"
         if self.consumers:
             assert self._dispatcher is not None
             if self._dispatcher.type_number != type_number:
@@ -80,9 +86,10 @@ class Subscription:
                 )
             self._dispatcher.add(consumer)
             self._stall.end()
+            self._hand_over_later()
             self.wake()
             return
-        dispatcher = DISPATCHERS[type_number]()
+        dispatcher = new_dispatcher(type_number, self._ledger.name, consumer)
         dispatcher.add(consumer)
         self._dispatcher = dispatcher
         self._stop_awaiting()
@@ -92,8 +99,23 @@ class Subscription:
         """Detach a consumer; what it held unacknowledged goes to the others."""
         if self._dispatcher is not None and self._dispatcher.remove(consumer):
             self._rewind()
+        self._hand_over_later()
         self.wake()
         self.end_if_abandoned()
+
+    def _hand_over_later(self) -> None:
+        dispatcher = self._dispatcher
+        changes = isinstance(dispatcher, FailoverDispatcher) and dispatcher.is_handing_over
+        if changes and self._handover is None:
+            loop = asyncio.get_running_loop()
+            self._handover = loop.call_later(FAILOVER_DELAY_S, self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._handover = None
+        dispatcher = self._dispatcher
+        if isinstance(dispatcher, FailoverDispatcher) and dispatcher.hand_over():
+            self._rewind()
+            self.wake()
 
     def end_if_abandoned(self) -> None:
         """Give a subscription that is not durable up once nobody is attached or awaited."""
@@ -112,6 +134,7 @@ class Subscription:
     def _rewind(self) -> None:
         self._generation += 1
         self._stall.end()
+        self._delaying.clear()
         self._read_position = self._ledger.next_position(self.cursor.mark_delete)
 
     # --- what consumers ask ------------------------------------------------------------------
@@ -138,22 +161,7 @@ class Subscription:
         dispatcher = self._dispatcher
         if dispatcher is None:
             return
-        if ack.ack_type == CUMULATIVE:
-            # Others have no order in which "up to here" would mean anything.
-            if len(ack.message_ids) == 1 and dispatcher.type_number == EXCLUSIVE:
-                acked = ack.message_ids[0]
-                position = Position(acked.ledger_id, acked.entry_id)
-                self.cursor.acknowledge_cumulative(position, acked.ack_set)
-        else:
-            whole = []
-            for acked in ack.message_ids:
-                position = Position(acked.ledger_id, acked.entry_id)
-                if not acked.ack_set or self.cursor.acknowledge_batch(position, acked.ack_set):
-                    whole.append(position)
-                elif pending := self.cursor.pending_bits(position):
-                    dispatcher.partly_acknowledged(consumer, position, _bit_count(pending))
-            self.cursor.acknowledge(whole)
-            dispatcher.acknowledged(consumer, whole)
+        take_over(ack, consumer, self.cursor, dispatcher)
         if self._stall.position == self._read_position:
             self._read_position = self.cursor.next_unacknowledged(self._read_position)
         # Somebody else may have held it, and may be able to take more now.
@@ -244,7 +252,8 @@ class Subscription:
             wanted = dispatcher.entries_wanted()
             if wanted == 0:
                 return
-            replays = _leading_run(dispatcher.replays(wanted))
+            self._read_position = self._delaying.read_on_from(self._read_position)
+            replays = leading_run(dispatcher.replays(wanted))
             start = replays[0] if replays else self._read_position
             if start > self._visibility.last_readable() or start == self._stall.position:
                 return
@@ -321,7 +330,7 @@ class Subscription:
             if position > last_readable:
                 break
             passed = position
-            delivery = self._delivery_of(position, entry)
+            delivery = self._new_delivery(position, entry, dispatcher)
             if delivery is not None:
                 deliveries.append(delivery)
         if passed is None:
@@ -340,34 +349,33 @@ class Subscription:
         deliveries: list[Delivery] = []
         for position in replays:
             entry = found.get(position)
-            delivery = self._delivery_of(position, entry) if entry is not None else None
+            delivery = None
+            if entry is not None:
+                cursor, visibility = self.cursor, self._visibility
+                delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
             if delivery is not None:
                 deliveries.append(delivery)
             elif entry is not None or position < max(found):
                 dispatcher.drop_replay(position)  # acknowledged meanwhile, or trimmed away
         return not deliveries or dispatcher.dispatch(deliveries) == len(deliveries)
 
-    def _delivery_of(self, position: Position, entry: Entry) -> Delivery | None:
-        """What to send of an entry; None if it is acknowledged or hidden."""
-        cursor = self.cursor
-        if cursor.is_acknowledged(position):
+    def _new_delivery(
+        self, position: Position, entry: Entry, dispatcher: Dispatcher
+    ) -> Delivery | None:
+        """What to send of an entry that is not sent again; None if nothing, or nothing yet."""
+        if self._delaying.is_reading_again and self._delaying.passes(position, dispatcher):
             return None
-        try:
-            metadata = read_metadata(entry.payload)
-        except ProtocolError:
-            # Stored bytes that are no message: clients name them as corrupt and acknowledge.
-            return Delivery(position, entry.payload, 1, 0, None)
-        if self._visibility.hides(position, metadata):
-            cursor.acknowledge([position])
+        cursor, visibility = self.cursor, self._visibility
+        delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
+        metadata = delivery.metadata if delivery is not None and dispatcher.delays else None
+        if metadata is not None and self._delaying.keeps(position, metadata.deliver_at_time):
             return None
-        ack_set = cursor.pending_bits(position)
-        messages = max(1, metadata.message_count)
-        if ack_set is not None:
-            messages = _bit_count(ack_set)
-        assert self._dispatcher is not None
-        return Delivery(
-            position, entry.payload, messages, self._dispatcher.redelivery_count(position), ack_set
-        )
+        return delivery
+
+    def _due(self, positions: list[Position]) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.due(positions)
+            self.wake()
 
 
 def _is_published_before(entry: Buffer, time_ms: int) -> bool:
@@ -375,15 +383,3 @@ def _is_published_before(entry: Buffer, time_ms: int) -> bool:
         return publish_time_ms(entry) < time_ms
     except ProtocolError:
         return False  # what nobody can read is not passed over
-
-
-def _bit_count(words: Sequence[int]) -> int:
-    return sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in words)
-
-
-def _leading_run(positions: list[Position]) -> list[Position]:
-    """The positions at the front that follow each other without a gap: one read gets them."""
-    for count, position in enumerate(positions):
-        if position != Position(positions[0].ledger_id, positions[0].entry_id + count):
-            return positions[:count]
-    return positions

@@ -51,6 +51,7 @@ class ManagedLedger:
         self.on_failure: Callable[[Exception], None] | None = None
         """Called once when appending has failed or another owner took over: close it."""
         self._env = env
+        self.clock = env.runtime.clock
         self._published = PublishedChain(opened, env)
         self._chain = opened.chain
         # Questions about positions go straight to the chain, whose docstrings describe them.

@@ -132,8 +132,7 @@ async def test_commands_not_served_are_refused_with_pulsars_own_error(
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"sub_type": 2}, ServerError.NotAllowedError),
-        ({"sub_type": 3}, ServerError.NotAllowedError),
+        ({"sub_type": 3, "read_compacted": True}, ServerError.NotAllowedError),
         ({"sub_type": 1, "read_compacted": True}, ServerError.NotAllowedError),
     ],
 )

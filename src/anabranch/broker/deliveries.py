@@ -1,0 +1,75 @@
+"""What is sent of an entry that was read, and what an acknowledgement takes away."""
+
+from collections.abc import Sequence
+
+from anabranch.broker.consumer import Consumer, Delivery
+from anabranch.broker.dispatch import Dispatcher
+from anabranch.broker.subscription_types import IN_ORDER
+from anabranch.broker.visibility import Visibility
+from anabranch.errors import ProtocolError
+from anabranch.ids import Position
+from anabranch.managed_ledger import Cursor
+from anabranch.runtime.network import Buffer
+from anabranch.wire import CUMULATIVE, Ack, read_metadata
+
+
+def delivery_of(
+    position: Position,
+    payload: Buffer,
+    cursor: Cursor,
+    visibility: Visibility,
+    dispatcher: Dispatcher,
+) -> Delivery | None:
+    """What to send of an entry; None if it is acknowledged or hidden."""
+    if cursor.is_acknowledged(position):
+        return None
+    try:
+        metadata = read_metadata(payload)
+    except ProtocolError:
+        # Stored bytes that are no message: clients name them as corrupt and acknowledge.
+        return Delivery(position, payload, 1, 0, None)
+    if visibility.hides(position, metadata):
+        cursor.acknowledge([position])
+        return None
+    ack_set = cursor.pending_bits(position)
+    messages = max(1, metadata.message_count)
+    if ack_set is not None:
+        messages = _bit_count(ack_set)
+    again = dispatcher.redelivery_count(position)
+    return Delivery(position, payload, messages, again, ack_set, metadata)
+
+
+def take_over(ack: Ack, consumer: Consumer, cursor: Cursor, dispatcher: Dispatcher) -> None:
+    """Let acknowledgements count for the cursor and for what consumers hold.
+
+    Raises:
+        InputError: if it names what cannot be; nothing was changed by that name.
+    """
+    if ack.ack_type == CUMULATIVE:
+        # Others have no order in which "up to here" would mean anything.
+        if len(ack.message_ids) == 1 and dispatcher.type_number in IN_ORDER:
+            acked = ack.message_ids[0]
+            position = Position(acked.ledger_id, acked.entry_id)
+            cursor.acknowledge_cumulative(position, acked.ack_set)
+        return
+    whole = []
+    for acked in ack.message_ids:
+        position = Position(acked.ledger_id, acked.entry_id)
+        if not acked.ack_set or cursor.acknowledge_batch(position, acked.ack_set):
+            whole.append(position)
+        elif pending := cursor.pending_bits(position):
+            dispatcher.partly_acknowledged(consumer, position, _bit_count(pending))
+    cursor.acknowledge(whole)
+    dispatcher.acknowledged(consumer, whole)
+
+
+def _bit_count(words: Sequence[int]) -> int:
+    return sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in words)
+
+
+def leading_run(positions: list[Position]) -> list[Position]:
+    """The positions at the front that follow each other without a gap: one read gets them."""
+    for count, position in enumerate(positions):
+        if position != Position(positions[0].ledger_id, positions[0].entry_id + count):
+            return positions[:count]
+    return positions
