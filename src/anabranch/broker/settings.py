@@ -16,3 +16,5 @@ class BrokerSettings:
     message_bytes_max: int = limits.MESSAGE_BYTES_MAX
     keep_alive_interval_s: float = limits.KEEP_ALIVE_INTERVAL_S
     auto_create_topics: bool = True
+    creates_defaults: bool = True
+    """Whether the cluster and its default tenant and namespace are created where missing."""

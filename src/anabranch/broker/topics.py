@@ -1,15 +1,17 @@
 """The topics this broker serves: opened on first use, one opening at a time for each."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import NamedTuple
 
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic import Topic
-from anabranch.errors import AnabranchError, NotFound
+from anabranch.errors import AnabranchError, Fenced, NotFound
 from anabranch.ids import TopicName
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.ownership import Bundle, Ownership
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError
@@ -30,12 +32,14 @@ class Topics:
         managed_ledgers: ManagedLedgers,
         namespaces: Namespaces,
         *,
+        ownership: Ownership,
         extensions: Extensions,
         tasks: Tasks,
         auto_create: bool,
     ) -> None:
         self._managed_ledgers = managed_ledgers
         self._namespaces = namespaces
+        self._ownership = ownership
         self._extensions = extensions
         self._tasks = tasks
         self._auto_create = auto_create
@@ -50,6 +54,10 @@ class Topics:
     def all(self) -> list[Topic]:
         """Every open topic."""
         return list(self._open.values())
+
+    def of(self, bundle: Bundle) -> list[Topic]:
+        """Every open topic of a bundle."""
+        return [topic for name, topic in self._open.items() if bundle.holds(name)]
 
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic was created, here or elsewhere."""
@@ -96,10 +104,14 @@ class Topics:
             if closing is not None:
                 await asyncio.wait([closing])
             await self._namespaces.require(name)
+            await self._ownership.require(name)
             try:
                 ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
             except NotFound:
                 raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
+            if not self._ownership.owns(name):
+                await ledger.close()
+                raise Fenced(f"{name} went to another broker while it was being opened")
             topic = Topic(name, ledger, tasks=self._tasks, on_failed=self._drop_failed)
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
@@ -114,17 +126,32 @@ class Topics:
             if not opening.done():
                 opening.cancel()
 
+    async def stop(self, bundle: Bundle) -> list[Topic]:
+        """Close the topics of a bundle that is opened no more; their clients still wait."""
+        while opening := [o.done for name, o in self._opening.items() if bundle.holds(name)]:
+            await asyncio.wait(opening)
+        stopped = self.of(bundle)
+        for topic in stopped:
+            self._forget(topic)
+            self._closing[topic.name] = self._tasks.spawn(
+                f"stop {topic.name}", self._close(topic, topic.stop())
+            )
+        for topic in stopped:
+            if topic.name in self._closing:
+                await asyncio.wait([self._closing[topic.name]])
+        return stopped
+
     def _drop_failed(self, topic: Topic) -> None:
         self._forget(topic)
         self._closing[topic.name] = self._tasks.spawn(
-            f"close {topic.name}", self._close_failed(topic)
+            f"close {topic.name}", self._close(topic, topic.ledger.close())
         )
 
-    async def _close_failed(self, topic: Topic) -> None:
+    async def _close(self, topic: Topic, closing: Awaitable[None]) -> None:
         try:
-            await topic.ledger.close()
+            await closing
         except AnabranchError as error:
-            _log.warning("failed_topic_not_closed", topic=str(topic.name), error=str(error))
+            _log.warning("topic_not_closed", topic=str(topic.name), error=str(error))
         finally:
             del self._closing[topic.name]
 
