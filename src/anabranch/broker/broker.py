@@ -10,8 +10,11 @@ from anabranch.broker.settings import BrokerSettings
 from anabranch.broker.statistics import BrokerStatistics
 from anabranch.broker.topic_lists import TopicLists
 from anabranch.broker.topics import Topics
+from anabranch.broker.unloading import unload_all
+from anabranch.errors import Fenced
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
+from anabranch.ownership import BrokerAddress, Bundle, Ownership, SoleOwner
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import ConnectionHandler
 from anabranch.runtime.tasks import Tasks
@@ -29,7 +32,9 @@ class Broker:
         settings: BrokerSettings,
         tasks: Tasks,
         extensions: Extensions | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
+        """Without an `ownership` this is the only broker there is."""
         self.settings = settings
         self.tasks = tasks
         self.clock = runtime.clock
@@ -42,9 +47,14 @@ class Broker:
         self.namespaces = Namespaces(
             metadata, self.policies, cluster=settings.cluster, service_url=settings.service_url
         )
+        self.ownership: Ownership = ownership or SoleOwner(
+            BrokerAddress(settings.cluster, settings.service_url, settings.service_url_tls)
+        )
+        self.ownership.on_lost = self._lost
         self.topics = Topics(
             managed_ledgers,
             self.namespaces,
+            ownership=self.ownership,
             extensions=self.extensions,
             tasks=tasks,
         )
@@ -61,8 +71,14 @@ class Broker:
     async def start(self) -> None:
         """Prepare the cluster's metadata; connections may be accepted afterwards."""
         self.policies.start(self.tasks, self.topics.policies_changed)
-        await self.namespaces.initialise()
+        if self.settings.creates_defaults:
+            await self.namespaces.initialise()
         self._instance = await self.namespaces.next_instance()
+        await self.ownership.start()
+
+    def _lost(self, bundle: Bundle) -> None:
+        for topic in self.topics.of(bundle):
+            topic.fail(Fenced(f"{bundle} is not owned by this broker any more"))
 
     def new_connection(self) -> ConnectionHandler:
         """Return the handler of one new connection."""
@@ -96,7 +112,10 @@ class Broker:
         return self._entropy.token_hex(5)
 
     async def close(self) -> None:
-        """Close all topics durably, then every connection."""
+        """Hand the topics over to others, or close them durably; then end every connection."""
+        await self.ownership.leave()
+        await unload_all(self)
         await self.topics.close()
+        await self.ownership.close()
         for session in sorted(self.sessions, key=lambda each: each.peer):
             session.close()

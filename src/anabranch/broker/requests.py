@@ -95,10 +95,10 @@ async def _lookup(session: "Session", command: BaseCommand) -> None:
             f"the broker do not have {request.advertised_listener_name} listener",
         )
     await session.broker.namespaces.require(topic)
-    settings = session.broker.settings
-    session.reply(
-        replies.lookup_connect(request.request_id, settings.service_url, settings.service_url_tls)
-    )
+    found = await session.broker.ownership.locate(topic, authoritative=request.authoritative)
+    answer = replies.lookup_connect if found.is_owner else replies.lookup_redirect
+    urls = found.broker.service_url, found.broker.service_url_tls
+    session.reply(answer(request.request_id, *urls, authoritative=found.authoritative))
 
 
 # --- schemas and the rest --------------------------------------------------------------------

@@ -16,6 +16,7 @@ from anabranch.broker.liveness import Liveness
 from anabranch.broker.producer import Producer
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
+from anabranch.broker.unloading import hint
 from anabranch.errors import (
     ProtocolError,
     Terminated,
@@ -383,12 +384,13 @@ class Session:
         if opened is not None and not self.closed:
             opened[0].dropped = True
             self._closed_by_us.add(producer_id)
-            self.reply(replies.close_producer(producer_id))
+            self.reply(replies.close_producer(producer_id, **hint(opened[1])))
 
     def drop_consumer(self, consumer_id: int) -> None:
         """Close a consumer and tell its client."""
-        if self.consumers.pop(consumer_id, None) is not None and not self.closed:
-            self.reply(replies.close_consumer(consumer_id))
+        opened = self.consumers.pop(consumer_id, None)
+        if opened is not None and not self.closed:
+            self.reply(replies.close_consumer(consumer_id, **hint(opened[2])))
 
     def producer_opened(self, producer: Producer, topic: Topic) -> None:
         """From now on its SENDs are served."""

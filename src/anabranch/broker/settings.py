@@ -21,3 +21,5 @@ class BrokerSettings:
     """What counts where neither namespace nor topic says anything."""
     policy_check_interval_s: float = POLICY_CHECK_INTERVAL_S
     """Between two looks at what only time brings: expiry, quotas, topics nobody uses."""
+    creates_defaults: bool = True
+    """Whether the cluster and its default tenant and namespace are created where missing."""

@@ -19,6 +19,7 @@ from anabranch.broker.visibility import Visibility, WholeLog
 from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
+from anabranch.ownership import BrokerAddress
 from anabranch.policies.effective import EffectivePolicies
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
@@ -57,6 +58,8 @@ class Topic:
         self.producers = self.admission.producers
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
+        self.next_owner: BrokerAddress | None = None
+        """Where its clients are to go, once it was handed over."""
         self._tasks = tasks
         self._on_failed = on_failed
         self._log = get_logger("broker").bind(topic=str(name))
@@ -246,6 +249,11 @@ class Topic:
             for consumer in list(subscription.consumers):
                 subscription.remove_consumer(consumer)
                 consumer.disconnect()
+
+    async def stop(self) -> None:
+        """Accept no more and store what is not yet durable; clients are told nothing yet."""
+        self.closed = True
+        await self.ledger.close()
 
     async def close(self) -> None:
         """Disconnect everybody and store what is not yet durable."""

@@ -1,16 +1,17 @@
 """The topics this broker serves: opened on first use, one opening at a time for each."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, NamedTuple
 
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic import Topic
-from anabranch.errors import AnabranchError, NotFound
+from anabranch.errors import AnabranchError, Fenced, NotFound
 from anabranch.ids import TopicName
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.ownership import Bundle, Ownership
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError
@@ -31,11 +32,13 @@ class Topics:
         managed_ledgers: ManagedLedgers,
         namespaces: Namespaces,
         *,
+        ownership: Ownership,
         extensions: Extensions,
         tasks: Tasks,
     ) -> None:
         self._managed_ledgers = managed_ledgers
         self._namespaces = namespaces
+        self._ownership = ownership
         self._extensions = extensions
         self._tasks = tasks
         self._open: dict[TopicName, Topic] = {}
@@ -49,6 +52,10 @@ class Topics:
     def all(self) -> list[Topic]:
         """Every open topic."""
         return list(self._open.values())
+
+    def of(self, bundle: Bundle) -> list[Topic]:
+        """Every open topic of a bundle."""
+        return [topic for name, topic in self._open.items() if bundle.holds(name)]
 
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic was created, here or elsewhere."""
@@ -103,10 +110,14 @@ class Topics:
             # A partition beyond the last one is refused even if it was there once.
             create = await self._namespaces.may_create(name) and create
             policies = await self._namespaces.policies.effective(name)
+            await self._ownership.require(name)
             try:
                 ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
             except NotFound:
                 raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
+            if not self._ownership.owns(name):
+                await ledger.close()
+                raise Fenced(f"{name} went to another broker while it was being opened")
             topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
@@ -174,6 +185,16 @@ class Topics:
         topic.disconnect_clients()
         await asyncio.shield(self._end(topic, topic.delete()))
 
+    async def stop(self, bundle: Bundle) -> list[Topic]:
+        """Close the topics of a bundle that is opened no more; their clients still wait."""
+        while opening := [o.done for name, o in self._opening.items() if bundle.holds(name)]:
+            await asyncio.wait(opening)
+        stopped = self.of(bundle)
+        ends = [self._end(topic, self._close_quietly(topic, topic.stop())) for topic in stopped]
+        if ends:
+            await asyncio.wait(ends)
+        return stopped
+
     def _end(self, topic: Topic, ending: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         """Serve a topic no more; whoever wants it meanwhile waits until it has ended."""
         self._forget(topic)
@@ -196,11 +217,11 @@ class Topics:
         return done
 
     def _drop_failed(self, topic: Topic) -> None:
-        self._end(topic, self._close_quietly(topic))
+        self._end(topic, self._close_quietly(topic, topic.ledger.close()))
 
-    async def _close_quietly(self, topic: Topic) -> None:
+    async def _close_quietly(self, topic: Topic, closing: Awaitable[None]) -> None:
         try:
-            await topic.ledger.close()
+            await closing
         except AnabranchError as error:
             _log.warning("topic_not_closed", topic=str(topic.name), error=str(error))
 

@@ -6,6 +6,8 @@ import typer
 
 from anabranch import __version__
 from anabranch.cli import (
+    broker,
+    cluster,
     config,
     doctor,
     ledgers,
@@ -25,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
 app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(managed_ledgers.app, name="managed-ledger")
@@ -52,6 +55,7 @@ def options(
 
 
 app.command("standalone")(standalone.standalone)
+app.command("broker")(broker.broker)
 app.command("doctor")(doctor.doctor)
 app.command("produce")(messages.produce)
 app.command("consume")(messages.consume)

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from anabranch.server.settings import SETTINGS, Setting
 if TYPE_CHECKING:
     from anabranch.server.assembly import Standalone
 
-_NOT_OURS = "metadata_port"
-"""The one setting that this command has no use for."""
+_NOT_OURS = ("metadata_port",)
+"""Settings that this command has no use for."""
 _CONFIG_HELP = "TOML file with settings; flags and environment variables win over it."
 
 
@@ -54,21 +55,21 @@ def setting_help(setting: Setting) -> str:
     return f"{setting.help} ({setting.allowed}" + (f"; default: {default})" if default else ")")
 
 
-def _describe_flags(command: Any) -> None:
-    """Give the command one option per setting, so that there is one definition of each."""
+def describe_flags(command: Any, not_ours: Collection[str]) -> None:
+    """Give a command one option per setting, so that there is one definition of each."""
     config = inspect.Parameter(
         "config",
         inspect.Parameter.KEYWORD_ONLY,
         default=typer.Option(None, "--config", help=_CONFIG_HELP),
         annotation=str | None,
     )
-    ours = [setting for setting in SETTINGS.values() if setting.name != _NOT_OURS]
+    ours = [setting for setting in SETTINGS.values() if setting.name not in not_ours]
     parameters = [config, *map(_option, ours)]
     command.__signature__ = inspect.Signature(parameters)
     command.__annotations__ = {p.name: p.annotation for p in parameters}
 
 
-_describe_flags(standalone)
+describe_flags(standalone, _NOT_OURS)
 
 
 def _announce(server: "Standalone") -> None:

@@ -42,6 +42,8 @@ class Attachment:
         self.topic = topic
         self.connection: BrokerConnection | None = None
         self.closed = False
+        self._next_url = ""
+        """Where the last broker said that this one is served now; good for one attempt."""
         self._lost = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.attachments = 0
@@ -97,13 +99,23 @@ class Attachment:
         self.connection = None
         self._lost.set()
 
+    def on_closed_by_broker(self, next_url: str) -> None:
+        """See `Attached.on_closed_by_broker`."""
+        self._next_url = next_url
+        self.on_connection_lost()
+
+    async def _find_broker(self) -> BrokerConnection:
+        next_url, self._next_url = self._next_url, ""
+        if next_url:
+            return await self.client.connection_at(next_url)
+        return await self.client.connection_for(self.topic)
+
     async def _stay_attached(self) -> None:
         delay_s = limits.RECONNECT_DELAY_S_MIN
         while not self.closed:
             self._lost.clear()
             try:
-                connection = await self.client.connection_for(self.topic)
-                await self.attach(connection)
+                await self.attach(await self._find_broker())
             except OutcomeUnknown as error:
                 self._trouble = error
             except BrokerRefused as error:
@@ -124,6 +136,8 @@ class Attachment:
                 await self._lost.wait()
                 if self.closed:
                     return
+                if self._next_url:
+                    continue  # somebody waits for it there
             await asyncio.sleep(delay_s * self.client.runtime.entropy.uniform(0.9, 1.1))
             delay_s = min(2 * delay_s, limits.RECONNECT_DELAY_S_MAX)
 

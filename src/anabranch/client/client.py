@@ -3,7 +3,6 @@
 import asyncio
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 from anabranch import limits
 from anabranch.client.attachment import Attachment
@@ -12,6 +11,7 @@ from anabranch.client.consumer import Consumer
 from anabranch.client.message import EARLIEST, LATEST, MessageId
 from anabranch.client.producer import Producer
 from anabranch.client.reader import Reader
+from anabranch.client.service_addresses import ServiceAddresses, parse_service_url
 from anabranch.client.settings import (
     Batching,
     ConsumerSettings,
@@ -20,7 +20,7 @@ from anabranch.client.settings import (
     Schema,
     SubscriptionType,
 )
-from anabranch.errors import ConfigError, InputError, OutcomeUnknown, Unreachable
+from anabranch.errors import InputError, OutcomeUnknown, Unreachable
 from anabranch.generated.pulsar_api_pb2 import CommandLookupTopicResponse
 from anabranch.ids import TopicName
 from anabranch.runtime import Runtime
@@ -31,22 +31,6 @@ from anabranch.wire.compression import Compression
 
 _DEFAULT_BATCHING = Batching()
 _log = get_logger("client")
-
-
-def parse_service_url(url: str) -> tuple[str, int]:
-    """Return host and port of a `pulsar://host:port` address.
-
-    Raises:
-        ConfigError: if it is none.
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 6650
-    except ValueError as error:
-        raise ConfigError(f"service URL {url!r}: {error}") from error
-    if parts.scheme != "pulsar" or not parts.hostname:
-        raise ConfigError(f"service URL must be pulsar://host:port, not {url!r}")
-    return parts.hostname, port
 
 
 class Client:
@@ -70,7 +54,7 @@ class Client:
         """Nothing is connected yet; see `connect`.
 
         Args:
-            service_url: `pulsar://host:port` of any broker.
+            service_url: `pulsar://host:port` of any broker, or several with commas between.
             runtime: the doors to clock and network; those of the machine if none is given.
             on_failure: told when a background task fails, which is a mistake in this package.
             open_timeout_s: how long opening something may take; None for as long as it takes.
@@ -79,7 +63,7 @@ class Client:
             ConfigError: if the address is none.
         """
         self.service_url = service_url
-        self._service = parse_service_url(service_url)
+        self._service = ServiceAddresses(service_url)
         self.runtime = runtime if runtime is not None else _machine()
         self.tasks = Tasks(on_failure or self._failed)
         self.open_timeout_s = open_timeout_s
@@ -101,7 +85,7 @@ class Client:
         """
         client = cls(service_url, **options)
         try:
-            await client._connect(client._service)
+            await client._connect(client._service.present)
         except OutcomeUnknown as error:
             raise Unreachable(f"{error}: is the server running?") from error
         return client
@@ -284,19 +268,34 @@ class Client:
             BrokerRefused: if the lookup was refused.
             OutcomeUnknown: if nobody answered; to be tried again.
         """
-        address, authoritative = self._service, False
+        try:
+            return await self._look_up(topic)
+        except OutcomeUnknown:
+            self._service.next()  # whoever was asked may be gone, or stopped
+            raise
+
+    async def _look_up(self, topic: TopicName) -> BrokerConnection:
+        connection, authoritative = await self._connect(self._service.present), False
         for _ in range(limits.LOOKUP_REDIRECTS_MAX):
-            connection = await self._connect(address)
             request_id = connection.new_request_id()
             lookup = requests.lookup(str(topic), request_id, authoritative=authoritative)
             answer = await connection.request(request_id, [encode(lookup)])
             address = parse_service_url(answer.brokerServiceUrl)
             if answer.response == CommandLookupTopicResponse.Connect:
                 return await self._connect(address)
-            authoritative = answer.authoritative
+            connection, authoritative = await self._connect(address), answer.authoritative
         raise OutcomeUnknown(
             f"lookup of {topic} was redirected {limits.LOOKUP_REDIRECTS_MAX} times"
         )
+
+    async def connection_at(self, service_url: str) -> BrokerConnection:
+        """Return a connection to the broker that another one named.
+
+        Raises:
+            ConfigError: if that is no address.
+            OutcomeUnknown: if nobody answers there.
+        """
+        return await self._connect(parse_service_url(service_url))
 
     async def _connect(self, address: tuple[str, int]) -> BrokerConnection:
         async with self._connecting.setdefault(address, asyncio.Lock()):

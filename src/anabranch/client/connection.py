@@ -34,6 +34,10 @@ class Attached(Protocol):
         """The connection is gone, or the broker closed this producer or consumer."""
         ...
 
+    def on_closed_by_broker(self, next_url: str) -> None:
+        """The broker closed this producer or consumer, which `next_url` serves, if it is known."""
+        ...
+
 
 class ReceiptTaker(Attached, Protocol):
     """A producer."""
@@ -230,15 +234,19 @@ class BrokerConnection:
             error = command.send_error
             if (producer := self.producers.get(error.producer_id)) is not None:
                 producer.on_send_error(error.sequence_id, error.error, error.message)
-        elif kind == BaseCommand.CLOSE_PRODUCER:
-            if (
-                producer := self.producers.pop(command.close_producer.producer_id, None)
-            ) is not None:
-                producer.on_connection_lost()
-        elif kind == BaseCommand.CLOSE_CONSUMER and (
-            (consumer := self.consumers.pop(command.close_consumer.consumer_id, None)) is not None
-        ):
-            consumer.on_connection_lost()
+        elif kind in (BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER):
+            self._on_closed(command)
+
+    def _on_closed(self, command: BaseCommand) -> None:
+        closed: Attached | None
+        if command.type == BaseCommand.CLOSE_PRODUCER:
+            closed = self.producers.pop(command.close_producer.producer_id, None)
+            next_url = command.close_producer.assignedBrokerServiceUrl
+        else:
+            closed = self.consumers.pop(command.close_consumer.consumer_id, None)
+            next_url = command.close_consumer.assignedBrokerServiceUrl
+        if closed is not None:
+            closed.on_closed_by_broker(next_url)
 
     def _on_answer(self, answer: Any) -> None:
         waiting = self._requests.get(answer.request_id)

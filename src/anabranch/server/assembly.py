@@ -16,6 +16,7 @@ from anabranch.errors import AnabranchError, NotFound
 from anabranch.ids import TopicName
 from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.ownership import BrokerAddress, Ownership, SoleOwner
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.server.broker_metrics import broker_metrics
@@ -33,6 +34,8 @@ _log = get_logger("server")
 
 class Standalone:
     """One process with everything in it."""
+
+    _creates_defaults = True
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Standalone:
         host = _in_url(settings.reachable_host)
         self.web_url = f"http://{host}:{web_port or settings.web_port}"
         self.service_url = f"pulsar://{host}:{settings.port}"
+        self._web_port = web_port or settings.web_port
         self.web_app = WebInterface(self).app
         self._stores: Stores
         self._broker: Broker
@@ -101,6 +105,7 @@ class Standalone:
             metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
         )
         self._held.push_async_callback(managed_ledgers.close)
+        ownership = await self._ownership()
         self._broker = Broker(
             runtime=self._runtime,
             metadata=self._stores.metadata,
@@ -111,11 +116,22 @@ class Standalone:
                 message_bytes_max=self._settings.max_message_bytes,
                 keep_alive_interval_s=self._settings.keep_alive_interval_s,
                 policies=policy_defaults(self._settings),
+                creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,
+            ownership=ownership,
         )
         await self._broker.start()
         self._held.push_async_callback(self._broker.close)
+
+    def _address(self) -> BrokerAddress:
+        """How others know this broker."""
+        broker_id = f"{_in_url(self._settings.reachable_host)}:{self._web_port}"
+        return BrokerAddress(broker_id, self.service_url, "", self.web_url)
+
+    async def _ownership(self) -> Ownership:
+        """Who serves which topics; called when the stores are open."""
+        return SoleOwner(self._address())
 
     async def serve_until(self, stop: asyncio.Event) -> BaseException | None:
         """Wait until `stop` is set, or until serving is over by itself; return why in that case."""
@@ -173,11 +189,19 @@ class Standalone:
         """See `Served`."""
         return self._stores.ledgers.degraded
 
-    async def locate(self, topic: TopicName) -> TopicAddress:
+    async def locate(self, topic: TopicName, *, authoritative: bool) -> TopicAddress:
         """See `Served`."""
         if not await self._stores.metadata.exists(f"/admin/policies/{topic.namespace_name}"):
             raise NotFound(f"namespace {topic.namespace_name} does not exist")
-        return TopicAddress(self.service_url, "", self.web_url, "")
+        found = await self._broker.ownership.locate(topic, authoritative=authoritative)
+        broker = found.broker
+        return TopicAddress(
+            broker.service_url,
+            broker.service_url_tls,
+            broker.web_url,
+            broker.web_url_tls,
+            is_owner=found.is_owner,
+        )
 
     async def partitions_of(self, topic: TopicName) -> int:
         """See `Served`."""

@@ -43,13 +43,18 @@ class _Closable(Protocol):
     async def close(self) -> None: ...
 
 
-def run(settings: Settings, *, announce: Callable[[Standalone], None]) -> int:
+def run(
+    settings: Settings,
+    *,
+    announce: Callable[[Standalone], None],
+    kind: type[Standalone] = Standalone,
+) -> int:
     """Serve until SIGINT or SIGTERM and return the exit code.
 
     Raises:
         AnabranchError: if the server cannot start; nothing was changed then.
     """
-    return _run(settings, _serve(settings, announce))
+    return _run(settings, _serve(settings, announce, kind))
 
 
 def run_metadata(settings: Settings, *, announce: Callable[[MetadataService], None]) -> int:
@@ -74,11 +79,13 @@ def _run(settings: Settings, serving: Coroutine[Any, Any, int]) -> int:
         return runner.run(serving)
 
 
-async def _serve(settings: Settings, announce: Callable[[Standalone], None]) -> int:
+async def _serve(
+    settings: Settings, announce: Callable[[Standalone], None], kind: type[Standalone]
+) -> int:
     runtime = real_runtime()
     lag, pauses = LoopLag(runtime.clock), CollectorPauses(runtime.clock)
     with _stop_on_signals() as stop, _web_socket(settings) as web_socket:
-        server = Standalone(
+        server = kind(
             runtime,
             settings,
             web_port=web_socket.getsockname()[1],

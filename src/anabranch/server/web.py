@@ -12,7 +12,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from anabranch import __version__
@@ -31,6 +31,8 @@ class TopicAddress:
     """Empty where there is no such port; clients cannot bear a missing one."""
     http_url: str
     http_url_tls: str
+    is_owner: bool = True
+    """If not, that broker is to be asked, and takes the topic."""
 
 
 DEGRADED_HEADER: Final = "X-Anabranch-Degraded"
@@ -53,8 +55,8 @@ class Served(Protocol):
         """Return what does not work as it should though requests are served, or None."""
         ...
 
-    async def locate(self, topic: TopicName) -> TopicAddress:
-        """Return where a topic is served.
+    async def locate(self, topic: TopicName, *, authoritative: bool) -> TopicAddress:
+        """Return where a topic is served; `authoritative`: here, if nowhere else.
 
         Raises:
             NotFound: if its namespace does not exist.
@@ -119,7 +121,10 @@ class WebInterface:
 
     async def lookup(self, request: Request) -> Response:
         """Where a topic is served, with the keys that Pulsar's clients expect."""
-        address = await self._served.locate(_topic_in(request))
+        authoritative = request.query_params.get("authoritative", "").lower() == "true"
+        address = await self._served.locate(_topic_in(request), authoritative=authoritative)
+        if not address.is_owner:
+            return RedirectResponse(f"{address.http_url}{request.url.path}?authoritative=true")
         return JSONResponse(
             {
                 "brokerUrl": address.broker_url,

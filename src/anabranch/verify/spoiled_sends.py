@@ -93,3 +93,8 @@ class SpoiledSender:
         """See `Attached.on_connection_lost`."""
         self._connection = None
         self._settle(Outcome.UNKNOWN, None, "the connection was lost")
+
+    def on_closed_by_broker(self, next_url: str) -> None:
+        """See `Attached.on_closed_by_broker`: the next attempt looks it up."""
+        del next_url
+        self.on_connection_lost()

@@ -31,7 +31,7 @@ class MadeUpServer:
     def degraded(self):
         return self.out_of_order
 
-    async def locate(self, topic):
+    async def locate(self, topic, *, authoritative):
         self.asked.append(str(topic))
         if self.failure:
             raise self.failure

@@ -1,0 +1,53 @@
+"""One broker of a cluster: like a standalone server, but what it serves it shares with others."""
+
+from typing import Final
+
+from anabranch.errors import ConfigError
+from anabranch.ledgers.addresses import BOOKKEEPER
+from anabranch.metadata.oxia.address import SCHEME as OXIA
+from anabranch.metadata.served.addresses import SCHEME as SERVED
+from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
+from anabranch.ownership import ClusterOwnership, Ownership
+from anabranch.server.assembly import Standalone
+from anabranch.server.settings import Settings
+
+_SHARED_METADATA: Final = (ZOOKEEPER, OXIA, SERVED)
+
+
+class ClusterBroker(Standalone):
+    """A broker that owns bundles by locks in the shared metadata store."""
+
+    _creates_defaults = False
+
+    async def _ownership(self) -> Ownership:
+        """See `Standalone._ownership`.
+
+        Raises:
+            ConfigError: if nobody has prepared the metadata store for this cluster.
+        """
+        metadata, cluster = self._stores.metadata, self._settings.cluster
+        if not await metadata.exists(f"/admin/clusters/{cluster}"):
+            raise ConfigError(
+                f"there is no cluster {cluster} in {self._settings.metadata_url}: prepare it "
+                f"once with `anabranch cluster init --cluster {cluster} "
+                f"--metadata-url {self._settings.metadata_url}`, or name another with --cluster"
+            )
+        return ClusterOwnership(metadata, self._runtime, self._tasks, self._address())
+
+
+def check_shared(settings: Settings) -> None:
+    """Refuse stores that other brokers cannot reach.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    if settings.metadata_url.partition(":")[0] not in _SHARED_METADATA:
+        raise ConfigError(
+            f"--metadata-url {settings.metadata_url} is for one process alone: brokers of a "
+            "cluster need one that all reach, such as zk:HOST:PORT or oxia://HOST:PORT/NAMESPACE"
+        )
+    if not settings.ledgers_url.startswith(BOOKKEEPER):
+        raise ConfigError(
+            f"--ledgers-url {settings.ledgers_url} is for one process alone: brokers of a "
+            "cluster need bookies, such as bookkeeper:?ensemble=3&write=3&ack=2"
+        )

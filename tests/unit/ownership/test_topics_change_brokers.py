@@ -1,0 +1,105 @@
+"""Topics that go from broker to broker while a client of ours uses them."""
+
+import asyncio
+
+import pytest
+from several_brokers import NAME, TOPIC, Member, SeveralBrokers, settle, several_brokers
+
+from anabranch.broker.unloading import unload
+from anabranch.client import Client
+
+
+async def owner_of(brokers: SeveralBrokers) -> Member:
+    (owner,) = [each for each in brokers.members if each.ownership.owns(NAME)]
+    return owner
+
+
+@pytest.mark.goal("core.B14", part="unload", broken_by="clients_leave_before_the_lock")
+async def test_an_unloaded_topic_goes_on_at_the_next_owner_without_a_lookup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with several_brokers() as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        consumer = await client.consumer(TOPIC, "s", initial_position="earliest")
+        await producer.send(b"1")
+        first = await consumer.receive()
+        await consumer.acknowledge(first)
+        owner = await owner_of(brokers)
+        target = next(each for each in brokers.members if each is not owner)
+
+        async def no_lookup(self: Client, topic: object) -> None:
+            raise AssertionError(f"{topic} was looked up")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Client, "connection_for", no_lookup)
+            await unload(owner.broker, await brokers.bundle(), target.id)
+            await producer.send(b"2")
+            second = await consumer.receive()
+        assert (first.value, second.value) == (b"1", b"2")
+        assert await owner_of(brokers) is target
+        assert second.id.position.ledger_id > first.id.position.ledger_id
+        assert owner.broker.topics.all() == []
+
+
+async def test_a_broker_that_stops_hands_everything_over() -> None:
+    async with several_brokers() as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        await producer.send(b"1")
+        owner = await owner_of(brokers)
+        await owner.broker.close()
+        await producer.send(b"2")
+        assert await owner_of(brokers) is not owner
+
+
+@pytest.mark.goal("core.B14", part="lost", broken_by="lost_bundle_is_kept")
+async def test_a_lost_lock_ends_the_topics_of_its_bundle() -> None:
+    async with several_brokers() as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        await producer.send(b"1")
+        owner = await owner_of(brokers)
+        (topic,) = owner.broker.topics.all()
+        await owner.lose_session()
+        assert topic.closed
+        assert owner.broker.topics.all() == []
+        await producer.send(b"2")
+        reader = await client.reader(TOPIC)
+        assert [(await reader.read_next()).value for _ in range(2)] == [b"1", b"2"]
+
+
+@pytest.mark.goal("core.B14", part="fenced", broken_by="topics_open_without_asking")
+async def test_a_topic_is_opened_by_its_owner_alone() -> None:
+    async with several_brokers() as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        await producer.send(b"1")
+        owner = await owner_of(brokers)
+        other = next(each for each in brokers.members if each is not owner)
+        with pytest.raises(Exception, match="not served by this instance"):
+            await other.broker.topics.open(NAME, create=True)
+        await producer.send(b"2")
+        assert producer.attachments == 1, "nobody was fenced"
+
+
+async def test_an_owner_that_does_not_know_better_is_fenced_by_the_ledger() -> None:
+    """The lock is nothing the ledgers trust: a second owner takes over, the first is refused."""
+    async with several_brokers(2) as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        await producer.send(b"1")
+        owner = await owner_of(brokers)
+        (topic,) = owner.broker.topics.all()
+        other = next(each for each in brokers.members if each is not owner)
+        name = NAME.managed_ledger_name
+        taken = await other.broker.topics._managed_ledgers.open(name)
+        answered: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        topic.publish(b"late", lambda _, error: answered.set_result(error))
+        assert await answered is not None
+        await taken.close()
+        await settle()
+        await producer.send(b"2")
+
+
+async def test_a_client_goes_on_to_the_next_address_of_its_list() -> None:
+    async with several_brokers(1) as brokers:
+        client = Client(f"pulsar://127.0.0.1:1,{brokers[0].url.removeprefix('pulsar://')}")
+        async with client:
+            producer = await client.producer(TOPIC, batching=None)
+            await producer.send(b"1")
