@@ -20,7 +20,8 @@ DIGESTS: Final = ("crc32c", "crc32", "hmac", "none")
 _COUNTS: Final = ("ensemble", "write", "ack")
 _ROOT: Final = "root"
 _DIGEST: Final = "digest"
-_OPTIONS: Final = (*_COUNTS, _DIGEST, _ROOT)
+_FRAME_BYTES: Final = "frame_bytes"
+_OPTIONS: Final = (*_COUNTS, _DIGEST, _ROOT, _FRAME_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class BookKeeperAddress:
     digest: str = DIGESTS[0]
     root: str = "/ledgers"
     """Below which node of the metadata store the bookies and the ledgers are."""
+    frame_bytes: int = limits.BOOKKEEPER_FRAME_BYTES_MAX
+    """The bookies' `nettyMaxFrameSizeBytes`: they end a connection that sends more at once."""
 
 
 def check_ledgers_url(url: str) -> None:
@@ -85,6 +88,7 @@ def parse_bookkeeper(url: str) -> BookKeeperAddress:
         ack,
         _digest(url, options.get(_DIGEST, usual.digest)),
         _root(url, options.get(_ROOT, usual.root)),
+        _frame_bytes(url, options.get(_FRAME_BYTES, str(usual.frame_bytes))),
     )
     if not address.ensemble >= address.write >= address.ack:
         raise ConfigError(
@@ -97,7 +101,16 @@ def parse_bookkeeper(url: str) -> BookKeeperAddress:
 
 def identity(url: str) -> str:
     """What of a URL says which store it is; the rest says how it is used from now on."""
-    return url.partition("?")[0] if url.startswith(BOOKKEEPER) else url
+    if not url.startswith(BOOKKEEPER):
+        return url
+    root = parse_bookkeeper(url).root
+    place = url.partition("?")[0]
+    return place if root == BookKeeperAddress().root else f"{place}?{_ROOT}={root}"
+
+
+def shares_metadata(url: str) -> bool:
+    """Whether a URL is of bookies that register in the metadata store of the server itself."""
+    return url.startswith(BOOKKEEPER) and not parse_bookkeeper(url).metadata_url
 
 
 def _count(url: str, options: dict[str, str], name: str, usual: int) -> int:
@@ -112,6 +125,13 @@ def _digest(url: str, name: str) -> str:
     if name not in DIGESTS:
         raise ConfigError(f"digest in {url!r} is one of {', '.join(DIGESTS)}, not {name!r}")
     return name
+
+
+def _frame_bytes(url: str, value: str) -> int:
+    low, high = limits.MIB, limits.BOOKKEEPER_ANSWER_BYTES_MAX
+    if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
+        raise ConfigError(f"{_FRAME_BYTES} in {url!r} is a number of bytes from {low} to {high}")
+    return int(value)
 
 
 def _root(url: str, path: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import BadVersion, ConfigError, ConflictError, FormatError, NotFound
-from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
+from anabranch.ledgers.addresses import EMBEDDED, identity, shares_metadata
 from anabranch.ledgers.ledger_ids import LedgerIdAuthority, SharedAuthority
 from anabranch.ledgers.stamps import NO_STAMP, Stamp
 from anabranch.metadata.store import ABSENT, Guard, MetadataStore, Node, Version
@@ -89,7 +89,7 @@ class CatalogDocument:
     @property
     def shares_ids(self) -> bool:
         """Whether others may create ledgers by the same metadata: then ids are theirs too."""
-        return any(identity(cluster.url) == BOOKKEEPER for cluster in self.clusters.values())
+        return any(shares_metadata(cluster.url) for cluster in self.clusters.values())
 
     def stamp(self) -> Stamp:
         """What a ledger created now is stamped with.
@@ -160,6 +160,27 @@ def _parse(fields: dict[str, Any]) -> CatalogDocument:
         raise FormatError(f"{PATH} is malformed: {error!r}") from None
 
 
+def _refuse_unknown(document: CatalogDocument, url: str) -> None:
+    if document.at(url) is None:
+        known = ", ".join(f"{c.url!r} ({name})" for name, c in sorted(document.clusters.items()))
+        raise ConfigError(
+            f"the ledgers of this cluster are in {known}, and not in {_wherever(url)!r}: "
+            "use that store, or other metadata"
+        )
+
+
+async def check_known(metadata: MetadataStore, url: str) -> None:
+    """Make sure, before anything is opened or written, that no catalog speaks against a store.
+
+    Raises:
+        ConfigError: if there is one that does not know it.
+        FormatError: if the document is of an unknown format.
+    """
+    node = await metadata.get(PATH)
+    if node is not None:
+        _refuse_unknown(decode_catalog(node.value), url)
+
+
 class StorageCatalog:
     """The catalog of a cluster, and the authority for its ledger ids."""
 
@@ -189,16 +210,8 @@ class StorageCatalog:
         if node is None:
             raise NotFound(f"{PATH} was removed")
         catalog = cls(metadata, ids, node)
-        document = catalog.document
-        if document.at(url) is None:
-            known = ", ".join(
-                f"{c.url!r} ({name})" for name, c in sorted(document.clusters.items())
-            )
-            raise ConfigError(
-                f"the ledgers of this cluster are in {known}, and not in {_wherever(url)!r}: "
-                "use that store, or other metadata"
-            )
-        await catalog._share_ids(document)
+        _refuse_unknown(catalog.document, url)
+        await catalog._share_ids(catalog.document)
         return catalog
 
     def guard(self) -> Guard:

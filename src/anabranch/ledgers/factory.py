@@ -68,6 +68,7 @@ def bookkeeper_settings(url: str, credentials: LedgerCredentials) -> BookKeeperS
         digest=_DIGESTS[address.digest],
         password=credentials.password,
         ledgers_root=address.root,
+        frame_bytes_max=address.frame_bytes,
         auth=credentials.auth,
         tls=credentials.tls,
     )

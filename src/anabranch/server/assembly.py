@@ -23,6 +23,7 @@ from anabranch.server.broker_metrics import broker_metrics
 from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
 from anabranch.server.settings import Settings
+from anabranch.server.sole_server import SoleServer, may_be_shared
 from anabranch.server.stores import Stores, open_stores
 from anabranch.server.web import TopicAddress, WebInterface
 from anabranch.telemetry import get_logger
@@ -130,7 +131,15 @@ class Standalone:
         return BrokerAddress(broker_id, self.service_url, "", self.web_url)
 
     async def _ownership(self) -> Ownership:
-        """Who serves which topics; called when the stores are open."""
+        """Who serves which topics; called when the stores are open.
+
+        Raises:
+            ConflictError: if somebody else serves them.
+        """
+        if may_be_shared(self._settings.metadata_url):
+            alone = SoleServer(self._stores.metadata, self._runtime, self._tasks, self.service_url)
+            self._held.push_async_callback(alone.close)
+            await alone.claim()
         return SoleOwner(self._address())
 
     async def serve_until(self, stop: asyncio.Event) -> BaseException | None:

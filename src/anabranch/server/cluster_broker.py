@@ -10,6 +10,7 @@ from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
 from anabranch.ownership import ClusterOwnership, Ownership
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
+from anabranch.server.sole_server import refuse_beside
 
 _SHARED_METADATA: Final = (ZOOKEEPER, OXIA, SERVED)
 
@@ -24,8 +25,10 @@ class ClusterBroker(Standalone):
 
         Raises:
             ConfigError: if nobody has prepared the metadata store for this cluster.
+            ConflictError: if a standalone server takes all its topics for its own.
         """
         metadata, cluster = self._stores.metadata, self._settings.cluster
+        await refuse_beside(metadata)
         if not await metadata.exists(f"/admin/clusters/{cluster}"):
             raise ConfigError(
                 f"there is no cluster {cluster} in {self._settings.metadata_url}: prepare it "

@@ -1,8 +1,10 @@
-"""Ties a folder of ledgers to the cluster whose metadata names them.
+"""Ties ledgers to the cluster whose metadata names them.
 
-The metadata say which cluster they are, in `/anabranch/cluster`; the folder says to which its
-ledgers belong, in `cluster.json`. The first start writes both, the metadata first. So ledgers are
-never opened, which may cut and close them, on behalf of metadata that know nothing of them.
+The metadata say which cluster they are, in `/anabranch/cluster`; a folder says to which its ledgers
+belong, in `cluster.json`, and so does `/anabranch/bookies/<root>` in the store in which bookies
+register. The first start writes both, the metadata first. So ledgers are never opened, which may
+cut and close them, on behalf of metadata that know nothing of them; and no two clusters give the
+same ids to ledgers on the same bookies.
 
     {"format": "anabranch.cluster", "version": 1, "cluster_id": "…"}
 """
@@ -15,6 +17,7 @@ from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.runtime.disk import Disk
 
 PATH: Final = "/anabranch/cluster"
+BOOKIES: Final = "/anabranch/bookies"
 TIE_FILE: Final = "cluster.json"
 _FORMAT: Final = "anabranch.cluster"
 _VERSION: Final = 1
@@ -41,7 +44,7 @@ async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str
             "or another data folder"
         )
     else:
-        cluster_id = decode(PATH, await _name(metadata, proposed_id))
+        cluster_id = decode(PATH, await _name(metadata, PATH, proposed_id))
     if tied is None:
         await disk.make_folder(folder)
         await disk.replace(file, encode(cluster_id))
@@ -49,6 +52,41 @@ async def tie(disk: Disk, folder: str, metadata: MetadataStore, proposed_id: str
         raise ConfigError(
             f"the ledgers in {folder} belong to cluster {tied}, and the metadata store to cluster "
             f"{cluster_id}: use the metadata that they were written with, or another data folder"
+        )
+    return cluster_id
+
+
+async def tie_bookies(
+    metadata: MetadataStore, registry: MetadataStore, root: str, proposed_id: str
+) -> str:
+    """Make sure that the ledgers below a root belong to these metadata; return whose both are.
+
+    `registry` is the store in which the bookies register, the same one or another.
+
+    Raises:
+        ConfigError: if the ledgers belong to other metadata; nothing was changed.
+        FormatError: if one of the documents is of an unknown format.
+    """
+    path = f"{BOOKIES}{root}"
+    node, mark = await metadata.get(PATH), await registry.get(path)
+    tied = None if mark is None else decode(path, mark.value)
+    if node is not None:
+        cluster_id = decode(PATH, node.value)
+    elif tied is not None:
+        raise ConfigError(
+            f"the ledgers of these bookies below {root} belong to cluster {tied}, but the metadata "
+            "store is new or was emptied: use the metadata that they were written with, or another "
+            "root"
+        )
+    else:
+        cluster_id = decode(PATH, await _name(metadata, PATH, proposed_id))
+    if tied is None:
+        tied = decode(path, await _name(registry, path, cluster_id))
+    if tied != cluster_id:
+        raise ConfigError(
+            f"the ledgers of these bookies below {root} belong to cluster {tied}, and the metadata "
+            f"store to cluster {cluster_id}: use the metadata that they were written with, or "
+            "another root"
         )
     return cluster_id
 
@@ -79,17 +117,17 @@ async def _are_strangers(disk: Disk, folder: str, metadata: MetadataStore) -> bo
     return await disk.exists(f"{folder}/journal") and not await metadata.children("/")
 
 
-async def _name(metadata: MetadataStore, proposed_id: str) -> bytes:
-    """Give metadata a name, unless somebody else is faster; the document that is there then."""
+async def _name(store: MetadataStore, path: str, cluster_id: str) -> bytes:
+    """Write whose a place is, unless somebody else is faster; the document that is there then."""
     try:
-        await metadata.put(PATH, encode(proposed_id), ABSENT)
+        await store.put(path, encode(cluster_id), ABSENT)
     except BadVersion:
         pass
     else:
-        return encode(proposed_id)
-    node = await metadata.get(PATH)
+        return encode(cluster_id)
+    node = await store.get(path)
     if node is None:
-        raise NotFound(f"{PATH} was removed")
+        raise NotFound(f"{path} was removed")
     return node.value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anabranch.errors import ConfigError
-from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, identity
+from anabranch.ledgers.addresses import EMBEDDED, shares_metadata
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.server.settings_file import closest, read_file
 
@@ -101,7 +101,7 @@ def check_together(settings: Settings) -> None:
         raise ConfigError(
             f"--port and --web-port are both {settings.port}: give them different numbers"
         )
-    on_bookies = identity(settings.ledgers_url) == BOOKKEEPER
+    on_bookies = shares_metadata(settings.ledgers_url)
     if on_bookies and settings.metadata_url.startswith(EMBEDDED):
         raise ConfigError(
             f"--ledgers-url {settings.ledgers_url} needs a --metadata-url that bookies can reach, "

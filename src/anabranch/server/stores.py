@@ -4,11 +4,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import StoreFailed
+from anabranch import limits
+from anabranch.errors import ConfigError, StoreFailed
 from anabranch.journal import Pressure
-from anabranch.ledgers.addresses import BOOKKEEPER, EMBEDDED, MEMORY, parse_bookkeeper
+from anabranch.ledgers.addresses import (
+    BOOKKEEPER,
+    EMBEDDED,
+    MEMORY,
+    BookKeeperAddress,
+    parse_bookkeeper,
+    shares_metadata,
+)
+from anabranch.ledgers.bookkeeper.frames import ADD_OVERHEAD_BYTES_MAX
 from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds, numbering_of
-from anabranch.ledgers.catalog import StorageCatalog
+from anabranch.ledgers.bookkeeper.ledger_paths import LedgerPaths
+from anabranch.ledgers.catalog import StorageCatalog, check_known
 from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.factory import open_ledgers
 from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
@@ -17,7 +27,7 @@ from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.features import check_features
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
-from anabranch.server.cluster_tie import tie
+from anabranch.server.cluster_tie import tie, tie_bookies
 from anabranch.server.credentials_file import load_credentials, load_ledger_credentials
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.settings import Settings
@@ -63,14 +73,16 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
     held.push_async_callback(metadata.close)
     opener = _LedgerOpener(runtime, folders, metadata, settings)
     # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
-    await opener.tie(ledgers_url)
+    registry = await opener.tie(ledgers_url, held)
     await check_features(metadata)
-    others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url))
+    shared = shares_metadata(settings.ledgers_url)
+    paths = LedgerPaths(parse_bookkeeper(settings.ledgers_url).root) if shared else LedgerPaths()
+    others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url), paths=paths)
     ids = SharedAuthority(LedgerIds(metadata, runtime), others)
     catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
     home = catalog.document.at(settings.ledgers_url)
     assert home is not None, "the catalog knows the store of the settings"
-    store = await opener.open(ledgers_url, None, held)
+    store = await opener.open(ledgers_url, registry, None, held)
     ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
     return Stores(metadata, ledgers)
@@ -121,22 +133,52 @@ class _LedgerOpener:
         self._settings = settings
         self._credentials = load_ledger_credentials(settings.ledgers_credentials, _warn)
 
-    async def tie(self, located: str) -> None:
-        """Make sure that a store belongs to the metadata."""
+    async def tie(self, located: str, held: AsyncExitStack) -> MetadataStore:
+        """Make sure that a store belongs to the metadata; return where its bookies register."""
+        if located.startswith(BOOKKEEPER):
+            await check_known(self._metadata, located)
+            address = parse_bookkeeper(located)
+            self._check_sizes(address)
+            return await self._tie_bookies(address, held)
         # Metadata in memory do not know after a stop whose they were.
         if located.startswith(EMBEDDED) and self._settings.metadata_url != MEMORY:
             folder = located.removeprefix(EMBEDDED)
             cluster_id = (await self._folders.data()).cluster_id
             await tie(self._runtime.disk, folder, self._metadata, cluster_id)
+        return self._metadata
+
+    def _check_sizes(self, address: BookKeeperAddress) -> None:
+        """Refuse messages that bookies do not take: the first one would end its topic."""
+        largest_bytes = self._settings.max_message_bytes + limits.ENTRY_OVERHEAD_BYTES
+        taken_bytes = address.frame_bytes - ADD_OVERHEAD_BYTES_MAX
+        if largest_bytes > taken_bytes:
+            raise ConfigError(
+                f"--max-message-bytes {self._settings.max_message_bytes} makes entries of up to "
+                f"{largest_bytes} bytes, and the bookies take {taken_bytes}: allow less, or say "
+                "what the bookies have as nettyMaxFrameSizeBytes by frame_bytes in --ledgers-url"
+            )
+
+    async def _tie_bookies(self, address: BookKeeperAddress, held: AsyncExitStack) -> MetadataStore:
+        registry = self._metadata
+        if address.metadata_url:
+            registry = await _open_metadata(self._runtime, address.metadata_url, self._settings)
+            held.push_async_callback(registry.close)
+        proposed_id = self._runtime.entropy.token_hex(16)
+        await tie_bookies(self._metadata, registry, address.root, proposed_id)
+        return registry
 
     async def open(
-        self, located: str, pressure: Pressure | None, held: AsyncExitStack
+        self,
+        located: str,
+        registry: MetadataStore,
+        pressure: Pressure | None,
+        held: AsyncExitStack,
     ) -> LedgerStore:
         """Open a store that was tied."""
         store = await open_ledgers(
             located,
             self._runtime,
-            metadata=await self._metadata_of(located, held),
+            metadata=registry,
             credentials=self._credentials,
             pressure=pressure,
         )
@@ -146,17 +188,8 @@ class _LedgerOpener:
     async def open_other(self, url: str, pressure: Pressure, held: AsyncExitStack) -> LedgerStore:
         """Open the store of another storage cluster of the catalog."""
         located = await self._folders.located(url, "ledgers", held)
-        await self.tie(located)
-        return await self.open(located, pressure, held)
-
-    async def _metadata_of(self, url: str, held: AsyncExitStack) -> MetadataStore:
-        """Where the bookies at a URL register."""
-        address = parse_bookkeeper(url) if url.startswith(BOOKKEEPER) else None
-        if address is None or not address.metadata_url:
-            return self._metadata
-        store = await _open_metadata(self._runtime, address.metadata_url, self._settings)
-        held.push_async_callback(store.close)
-        return store
+        registry = await self.tie(located, held)
+        return await self.open(located, registry, pressure, held)
 
 
 async def _open_metadata(runtime: Runtime, url: str, settings: Settings) -> MetadataStore:

@@ -11,7 +11,7 @@ from anabranch.metadata.factory import open_store
 from anabranch.runtime import Runtime
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
-from anabranch.server.cluster_tie import PATH, TIE_FILE, tie
+from anabranch.server.cluster_tie import BOOKIES, PATH, TIE_FILE, tie, tie_bookies
 from anabranch.server.metadata_service import MetadataService
 from anabranch.server.settings import Settings
 
@@ -106,4 +106,27 @@ async def test_an_unknown_tie_is_refused_by_name(
     with pytest.raises(FormatError, match=complaint) as caught:
         await tie(runtime.disk, str(tmp_path), metadata, "a")
     assert TIE_FILE in str(caught.value)
+    assert await metadata.get(PATH) is None
+
+
+async def test_ledgers_on_bookies_belong_to_the_first_metadata_that_name_them(
+    runtime: Runtime,
+) -> None:
+    first, second, registry = [await open_store("memory:", runtime) for _ in range(3)]
+    assert await tie_bookies(first, registry, "/ledgers", "a") == "a"
+    assert await tie_bookies(first, registry, "/ledgers", "x") == "a"
+    with pytest.raises(ConfigError, match=r"cluster a, but the metadata store is new or was"):
+        await tie_bookies(second, registry, "/ledgers", "b")
+    assert await second.get(PATH) is None
+    assert await tie_bookies(second, registry, "/others", "b") == "b", "another root is free"
+    with pytest.raises(ConfigError, match=r"cluster a, and the metadata store to cluster b"):
+        await tie_bookies(second, registry, "/ledgers", "b")
+    assert await tie_bookies(second, second, "/ledgers", "x") == "b", "bookies of its own"
+
+
+async def test_an_unknown_tie_of_bookies_is_refused_by_name(runtime: Runtime) -> None:
+    metadata = await open_store("memory:", runtime)
+    await metadata.put(f"{BOOKIES}/ledgers", b'{"format": "anabranch.cluster", "version": 2}')
+    with pytest.raises(FormatError, match=r"/anabranch/bookies/ledgers has version 2; this build"):
+        await tie_bookies(metadata, metadata, "/ledgers", "a")
     assert await metadata.get(PATH) is None
