@@ -22,6 +22,7 @@ from anabranch.server.broker_metrics import broker_metrics
 from anabranch.server.ports import Door, explain
 from anabranch.server.settings import Settings
 from anabranch.server.stores import Stores, open_stores
+from anabranch.server.topic_settings import managed_ledger_config
 from anabranch.server.web import TopicAddress, WebInterface
 from anabranch.telemetry import get_logger
 from anabranch.telemetry.metrics import Metric, MetricSource, gauge
@@ -97,7 +98,10 @@ class Standalone:
 
     async def _start_broker(self) -> None:
         managed_ledgers = ManagedLedgers(
-            metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
+            metadata=self._stores.metadata,
+            ledgers=self._stores.ledgers,
+            runtime=self._runtime,
+            config=managed_ledger_config(self._settings),
         )
         self._held.push_async_callback(managed_ledgers.close)
         self._broker = Broker(
