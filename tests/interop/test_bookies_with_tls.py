@@ -78,14 +78,18 @@ async def test_a_role_that_is_known_is_let_in(secured: Secured) -> None:
 
 @pytest.mark.goal("core.L3", part="TLS and roles")
 @pytest.mark.parametrize(
-    ("ledger_id", "who", "trusting"),
-    [(1, "reader", "bookie"), (2, "bookie", "bookie"), (3, "writer", "writer"), (4, "nobody", "")],
+    ("ledger_id", "who", "trusting", "said"),
+    [
+        (1, "reader", "bookie", "or whoever comes with these credentials"),
+        (2, "bookie", "bookie", "nobody takes the place of 127.0.0.1"),
+        (3, "writer", "writer", "the certificate of 127.0.0.1 is not trusted"),
+        (4, "nobody", "", "or whoever comes with these credentials"),
+    ],
     ids=["another role", "not trusted", "does not trust the bookie", "no TLS"],
 )
 async def test_others_are_refused(
-    secured: Secured, ledger_id: int, who: str, trusting: str
+    secured: Secured, ledger_id: int, who: str, trusting: str, said: str
 ) -> None:
     tls = None if who == "nobody" else secured.tls(who, trusting=trusting)
-    with pytest.raises(AnabranchError) as refused:
+    with pytest.raises(AnabranchError, match=said):
         await write_and_read(secured, ledger_id, tls)
-    print(type(refused.value).__name__, refused.value)
