@@ -25,6 +25,7 @@ from anabranch.server.ports import Door, explain
 from anabranch.server.settings import Settings
 from anabranch.server.sole_server import SoleServer, may_be_shared
 from anabranch.server.stores import Stores, open_stores
+from anabranch.server.topic_settings import managed_ledger_config
 from anabranch.server.web import TopicAddress, WebInterface
 from anabranch.telemetry import get_logger
 from anabranch.telemetry.metrics import Metric, MetricSource, gauge
@@ -103,7 +104,10 @@ class Standalone:
 
     async def _start_broker(self) -> None:
         managed_ledgers = ManagedLedgers(
-            metadata=self._stores.metadata, ledgers=self._stores.ledgers, runtime=self._runtime
+            metadata=self._stores.metadata,
+            ledgers=self._stores.ledgers,
+            runtime=self._runtime,
+            config=managed_ledger_config(self._settings),
         )
         self._held.push_async_callback(managed_ledgers.close)
         ownership = await self._ownership()

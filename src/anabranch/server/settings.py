@@ -16,6 +16,7 @@ from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
+from anabranch.wire.compression import COMPRESSIONS
 
 SettingValue = str | int | float | bool
 Check = Callable[[str], str | None]
@@ -250,6 +251,18 @@ class Settings:
         "",
         "TOML file with the password of ledgers, and with tokens and certificates for bookies "
         "(see the guide to ledgers); empty means none.",
+    )
+    chain_compression: str = _setting(
+        "none",
+        "How nodes of topics above 16 KiB are compressed (Pulsar: "
+        "managedLedgerInfoCompressionType); all but `zlib` need the extra `compression`. "
+        "Every form is read, whatever this says.",
+        choices=COMPRESSIONS,
+    )
+    cursor_compression: str = _setting(
+        "none",
+        "The same for nodes of subscriptions (Pulsar: managedCursorInfoCompressionType).",
+        choices=COMPRESSIONS,
     )
     max_message_bytes: int = _setting(
         limits.MESSAGE_BYTES_MAX, "Largest message (or batch) that is accepted, in bytes.",

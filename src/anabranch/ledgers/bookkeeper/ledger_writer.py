@@ -140,7 +140,12 @@ class BookKeeperWriter(BookKeeperReader):
         elif status is Status.FENCED:
             self.stop(Fenced(f"ledger {self.ledger_id} was opened by somebody else"))
         elif status is Status.UNAUTHORIZED:
-            self.stop(StorageError(f"bookie {bookie} refuses the password of {self.ledger_id}"))
+            self.stop(
+                StorageError(
+                    f"bookie {bookie} refuses the password of ledger {self.ledger_id}, or whoever "
+                    "comes with these credentials"
+                )
+            )
         elif self._core.place_failed(place, bookie):
             _log.info(
                 "append_failed_on_bookie",
@@ -208,11 +213,15 @@ class BookKeeperWriter(BookKeeperReader):
         if not self.is_open or not missing:
             self._cluster.lacking.pop(self.ledger_id, None)
             return
-        names = ", ".join(self._core.bookies[place] for place in missing)
+        names = ", ".join(self._with_trouble(self._core.bookies[place]) for place in missing)
         self._cluster.lacking[self.ledger_id] = f"nobody takes the place of {names}"
         if not self._mending and not self._cluster.tasks.closed:
             self._mending = True
             self._cluster.tasks.spawn(f"mend ledger {self.ledger_id}", self._mend())
+
+    def _with_trouble(self, bookie: str) -> str:
+        trouble = self._cluster.links.link(bookie).trouble
+        return f"{bookie} ({trouble})" if trouble else bookie
 
     async def _mend(self) -> None:
         """Look for bookies as long as some are missing."""

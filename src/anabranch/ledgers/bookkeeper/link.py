@@ -41,6 +41,8 @@ class BookieLink:
         tasks: Tasks,
     ) -> None:
         self.bookie = bookie
+        self.trouble = ""
+        """Why the last attempt to connect came to nothing; empty if it did not."""
         self._runtime = runtime
         self._resolve = resolve
         self._settings = settings
@@ -108,6 +110,7 @@ class BookieLink:
                 self._not_connected(connection, "the connection was lost")
                 return
             self._connecting = False
+            self.trouble = ""
             self._connection = connection
             queue, self._queue = self._queue, deque()
             self._queued_bytes = 0
@@ -146,6 +149,7 @@ class BookieLink:
     def _not_connected(self, connection: BookieConnection, why: str) -> None:
         connection.abort()
         self._connecting = False
+        self.trouble = why
         if not self._closed:
             _log.warning("bookie_unreachable", bookie=self.bookie, reason=why)
         self._back_off()

@@ -19,6 +19,8 @@ from anabranch.testing.servers.pulsar import java_command
 
 MAIN_CLASS: Final = "org.apache.bookkeeper.server.Main"
 SHELL_CLASS: Final = "org.apache.bookkeeper.bookie.BookieShell"
+TLS_WITHOUT_JARS: Final = ("bc-fips-",)
+"""With two cryptographic libraries of one name among the jars a bookie does not start with TLS."""
 MEMORY: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 
 
@@ -39,6 +41,32 @@ def _settings(home: Path, port: int, metadata_url: str) -> dict[str, str]:
         "journalPreAllocSizeMB": "4",
         "httpServerEnabled": "false",
         "autoRecoveryDaemonEnabled": "false",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BookieIdentity:
+    """Files in PEM, and roles: a client is let in whose certificate has one as OU (`0:ROLE`)."""
+
+    certificate: Path
+    key: Path
+    trusted: Path
+    """Certificates, or their authorities, of those who may come."""
+    roles: tuple[str, ...]
+
+
+def _tls_settings(identity: BookieIdentity) -> dict[str, str]:
+    return {
+        "tlsProvider": "JDK",
+        "tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory",
+        "tlsKeyStoreType": "PEM",
+        "tlsKeyStore": str(identity.key),
+        "tlsCertificatePath": str(identity.certificate),
+        "tlsTrustStoreType": "PEM",
+        "tlsTrustStore": str(identity.trusted),
+        "tlsClientAuthentication": "true",
+        "bookieAuthProviderFactoryClass": "org.apache.bookkeeper.tls.BookieAuthZFactory",
+        "authorizedRoles": ",".join(identity.roles),
     }
 
 
@@ -77,6 +105,7 @@ def bookkeeper(
     folder: Path | None = None,
     ports: Sequence[int] = (),
     settings: Mapping[str, str] | None = None,
+    identity: BookieIdentity | None = None,
 ) -> Iterator[BookKeeper]:
     """Run bookies on a metadata store that was set up for them, for as long as the body runs.
 
@@ -86,6 +115,7 @@ def bookkeeper(
         folder: for data, configuration and logs; kept. Without it, a temporary one.
         ports: of bookies that were here before: a bookie is known by its port, for good.
         settings: added to, or put in place of, the lines of each bookie's configuration.
+        identity: with which the bookies speak TLS, and refuse whoever has no role that they know.
 
     Raises:
         MissingTool: if Java or the jars are missing.
@@ -99,8 +129,11 @@ def bookkeeper(
             home = root / f"bookie-{number}"
             home.mkdir(parents=True, exist_ok=True)
             lines = _settings(home, port, metadata_url) | dict(settings or {})
+            lines |= _tls_settings(identity) if identity else {}
             (home / "bookie.conf").write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
-            command = java_command(home, *MEMORY, main=MAIN_CLASS)
+            command = java_command(
+                home, *MEMORY, main=MAIN_CLASS, without_jars=TLS_WITHOUT_JARS if identity else ()
+            )
             members.append(
                 Member(
                     f"bookie-{number}",

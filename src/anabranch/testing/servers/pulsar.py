@@ -1,6 +1,6 @@
 """Apache Pulsar standalone 5.0.0-M1: broker, bookie and metadata in one JVM."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -55,8 +55,12 @@ def jvm_options(java: Java, conf: Path) -> list[str]:
     ]
 
 
-def java_command(folder: Path, *options: str, main: str) -> list[str]:
+def java_command(
+    folder: Path, *options: str, main: str, without_jars: Sequence[str] = ()
+) -> list[str]:
     """Return what starts a class out of Pulsar's jars, with its log settings in `folder`.
+
+    Jars whose names begin like one of `without_jars` are left out.
 
     Raises:
         MissingTool: if Java or the jars are missing.
@@ -65,7 +69,11 @@ def java_command(folder: Path, *options: str, main: str) -> list[str]:
     conf = folder / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     (conf / "log4j2.xml").write_text(LOG4J_XML)
-    class_path = f"{conf}:{locate('pulsar-jars')}/*"
+    jars = [f"{locate('pulsar-jars')}/*"]
+    if without_jars:
+        every = sorted(locate("pulsar-jars").glob("*.jar"))
+        jars = [str(jar) for jar in every if not jar.name.startswith(tuple(without_jars))]
+    class_path = ":".join((str(conf), *jars))
     return [str(java.program), *jvm_options(java, conf), *options, "-cp", class_path, main]
 
 
