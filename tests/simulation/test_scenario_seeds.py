@@ -12,7 +12,6 @@ from anabranch.testing.simulation.scenario import (
     run_seed,
 )
 
-SEEDS = 50
 SCENARIOS = {
     name: played
     for name, played in load_scenarios().items()
@@ -35,11 +34,11 @@ def check(outcome: Outcome) -> None:
         pytest.fail(f"{tail}\n{outcome.failure}\nreplay with: {outcome.replay}", pytrace=False)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_set_of_seeds(name: str) -> None:
     reached: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in range(SCENARIOS[name].set_seeds):
         outcome = run_seed(SCENARIOS[name], seed)
         check(outcome)
         reached += outcome.reached

@@ -197,3 +197,9 @@ async def strange_door(_: World) -> Taken:
 @scenario("shy-door")
 async def shy_door(world: World) -> None:
     assert world.seed != 7, "the door is shy"
+
+
+@scenario("small-set", set_seeds=3, reaches=("the third",), reaches_seldom=("the comet",))
+async def small_set(world: World) -> None:
+    if world.seed % 10 == 2:
+        world.reach("the third")

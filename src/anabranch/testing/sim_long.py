@@ -137,7 +137,7 @@ def present_digest(*load: str) -> str:
 
 def unreached(played: Scenario, seeds: int, reached: Counter[str]) -> str:
     """What is wrong with so many seeds of a scenario; empty if nothing, or if they are too few."""
-    missing = missing_marks(played, reached) if seeds >= _MARKS_SEEDS else []
+    missing = missing_marks(played, reached, seldom=True) if seeds >= _MARKS_SEEDS else []
     if not missing:
         return ""
     return f"{played.name} FAILED: none of {seeds:,} seeds reached {', '.join(missing)}"

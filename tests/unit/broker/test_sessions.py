@@ -1,9 +1,7 @@
 """One connection at a time: what is served, what is refused, what ends the connection."""
 
-import asyncio
-
 import pytest
-from wire_peer import TOPIC, Wire, running_broker
+from wire_peer import TOPIC, Wire, eventually, running_broker
 
 from anabranch import limits
 from anabranch.broker import BrokerSettings, Extensions
@@ -205,11 +203,9 @@ async def test_keep_alive_pings_and_drops_the_silent() -> None:
         assert (await wire.next()).type == BaseCommand.PING
         wire.send(replies.pong())
         assert (await wire.next()).type == BaseCommand.PING
-        await asyncio.sleep(0.1)
-        assert wire.closed
+        await eventually(lambda: wire.closed)
         never_connected = Wire(broker)
-        await asyncio.sleep(0.1)
-        assert never_connected.closed
+        await eventually(lambda: never_connected.closed)
 
 
 async def test_reading_pauses_while_too_much_is_not_durable(

@@ -1,7 +1,7 @@
 """A broker in memory, and a client that is nothing but bytes: what the session tests stand on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,13 @@ from anabranch.wire import (
 )
 
 TOPIC = "persistent://public/default/orders"
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for something that may take long on a busy machine."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
 
 class Wire:

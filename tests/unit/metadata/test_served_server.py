@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,9 @@ async def test_answers_of_a_client_that_writes_no_more_are_forgotten_for_good(
         await store.put("/a", b"%d" % i)
     machine = local.backing.machine
     assert machine.sessions[store.session].answers
-    await asyncio.sleep(0.8)
-    assert machine.sessions[store.session].answers == {}
+    async with asyncio.timeout(20):
+        while machine.sessions[store.session].answers:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
     index = machine.tree.revision
     await asyncio.sleep(0.8)
     assert machine.tree.revision == index, "that changes nothing in the tree"
@@ -164,17 +166,21 @@ async def test_large_tree_is_streamed_in_bounded_memory(
         await base.batch([Put(f"/n/{i:06}", b"x" * 100) for i in range(start, start + 1000)])
     tracemalloc.start()
     try:
-        for scan in (store.scan("/n"), base.scan("/n"), store.export("/n")):
-            found = 0
-            before, _ = tracemalloc.get_traced_memory()
-            tracemalloc.reset_peak()
-            async for _ in scan:  # type: ignore[attr-defined]
-                found += 1
-            _, peak = tracemalloc.get_traced_memory()
-            assert found == count + 1
-            assert peak - before < 2 * limits.MIB, f"{peak - before} bytes"
+        for scan in (store.scan, base.scan, store.export):
+            peaks = [await peak_bytes_of(scan("/n"), count + 1)]
+            # What else this process does meanwhile can only add to a peak.
+            while min(peaks) >= 2 * limits.MIB and len(peaks) < 3:
+                peaks.append(await peak_bytes_of(scan("/n"), count + 1))
+            assert min(peaks) < 2 * limits.MIB, f"{peaks} bytes"
     finally:
         tracemalloc.stop()
+
+
+async def peak_bytes_of(nodes: AsyncIterator[Any], count: int) -> int:
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    assert len([None async for _ in nodes]) == count
+    return tracemalloc.get_traced_memory()[1] - before
 
 
 async def test_session_and_its_nodes_survive_a_restart_of_the_server(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ async def count_copies(promises: Promises, cluster: Cluster, registry: LedgerReg
 
 @scenario(
     "bookkeeper_ledgers",
+    set_seeds=10,
     reaches=(
         "acknowledged",
         "recovered",

@@ -55,6 +55,7 @@ async def last_look(stories: Stories, cluster: Cluster, runtime: Runtime) -> Non
 
 @scenario(
     "bookkeeper_topics",
+    set_seeds=4,
     reaches=(
         "taken over",
         "stored",

@@ -117,6 +117,7 @@ class ClusterNemesis(PacedNemesis):
 
 @scenario(
     "coordination_oxia",
+    set_seeds=10,
     time_limit_s=1800.0,
     reaches=(
         "busy",

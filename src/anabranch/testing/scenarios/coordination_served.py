@@ -42,6 +42,7 @@ class ServedBackend(NetworkedBackend):
 
 @scenario(
     "coordination_served",
+    set_seeds=15,
     time_limit_s=1800.0,
     reaches=(
         "busy",

@@ -281,6 +281,7 @@ def rot(world: World, process: Process) -> None:
 
 @scenario(
     "embedded_ledgers",
+    set_seeds=20,
     reaches=(
         "recovered",
         "fenced",

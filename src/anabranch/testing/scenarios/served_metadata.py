@@ -232,6 +232,7 @@ async def audit(story: Story, runtime: Runtime) -> None:
 
 @scenario(
     "served_metadata",
+    set_seeds=12,
     reaches=(
         "write answered",
         "write in doubt",

@@ -248,6 +248,7 @@ async def acknowledge(
 
 @scenario(
     "standalone",
+    set_seeds=20,
     reaches=(
         "acknowledgement answered",
         "acknowledgement in doubt",

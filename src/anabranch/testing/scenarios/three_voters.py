@@ -130,6 +130,7 @@ async def read(runtime: Runtime, world: World, promises: Promises) -> None:
 
 @scenario(
     "three_voters",
+    set_seeds=20,
     reaches=(
         "acknowledged",
         "in doubt",

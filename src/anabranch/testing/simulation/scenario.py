@@ -2,9 +2,10 @@
 
 A scenario is an async function of a `World`, registered where it is written. It asserts what must
 hold, counts what it reached with `World.reach`, and names in `reaches` the marks that a set of
-seeds must reach together. A scenario about tables of transitions declares them with `tables` and
-returns the (table, transition) pairs it took: one that no seed ever took was not tested, and
-fails the set; one that is not in the table fails its seed.
+seeds must reach together, in `reaches_seldom` those that only a long run must. A scenario about
+tables of transitions declares them with `tables` and returns the (table, transition) pairs it took:
+one that no seed ever took was not tested, and fails the set; one that is not in the table fails its
+seed.
 """
 
 import gc
@@ -24,6 +25,8 @@ ScenarioMain = Callable[[World], Coroutine[Any, Any, Taken | None]]
 Tables = Mapping[str, Collection[str]]
 """By name of the table, the names of its transitions."""
 SCENARIOS_PACKAGE = "anabranch.testing.scenarios"
+SET_SEEDS = 50
+"""How many seeds make a set, unless the scenario says so itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class Scenario:
     time_limit_s: float
     reaches: tuple[str, ...]
     tables: Tables = field(default_factory=dict)
+    set_seeds: int = SET_SEEDS
+    """So many seeds, from 0 on, reach all marks together; `make test` plays no more."""
+    reaches_seldom: tuple[str, ...] = ()
+    """What only many seeds reach together: a set need not, a long run must."""
 
     @property
     def marks(self) -> list[str]:
@@ -78,12 +85,19 @@ def scenario(
     time_limit_s: float = TIME_LIMIT_S,
     reaches: tuple[str, ...] = (),
     tables: Tables | None = None,
+    set_seeds: int = SET_SEEDS,
+    reaches_seldom: tuple[str, ...] = (),
 ) -> Callable[[ScenarioMain], ScenarioMain]:
-    """Register an async function of a `World` as a scenario."""
+    """Register an async function of a `World` as a scenario.
+
+    A scenario whose seeds take long has a smaller set; `make sim-long` plays the others.
+    """
 
     def register(main: ScenarioMain) -> ScenarioMain:
         assert name not in _registered, f"two scenarios are called {name}"
-        _registered[name] = Scenario(name, main, time_limit_s, reaches, tables or {})
+        _registered[name] = Scenario(
+            name, main, time_limit_s, reaches, tables or {}, set_seeds, reaches_seldom
+        )
         return main
 
     return register
@@ -126,6 +140,7 @@ def run_seed(
     )
 
 
-def missing_marks(played: Scenario, reached: Counter[str]) -> list[str]:
-    """What a set of seeds should have reached together and did not."""
-    return [mark for mark in played.marks if not reached[mark]]
+def missing_marks(played: Scenario, reached: Counter[str], *, seldom: bool = False) -> list[str]:
+    """What a set of seeds, or a long run, should have reached together and did not."""
+    wanted = [*played.marks, *(played.reaches_seldom if seldom else ())]
+    return [mark for mark in wanted if not reached[mark]]
