@@ -11,7 +11,7 @@ from anabranch.broker.dispatch import EXCLUSIVE
 from anabranch.broker.policies.admitting import admit_consumer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
-from anabranch.broker.subscription_types import IN_ORDER
+from anabranch.broker.subscription_types import IN_ORDER, TYPE_NAMES
 from anabranch.broker.topic import Topic
 from anabranch.errors import AlreadyClosed, AnabranchError, InvalidName
 from anabranch.generated.pulsar_api_pb2 import (
