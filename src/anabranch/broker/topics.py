@@ -108,6 +108,7 @@ class Topics:
             except NotFound:
                 raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
             topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
+            await topic.prepare()
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
             opening.set_exception(error)
@@ -137,7 +138,7 @@ class Topics:
             _log.warning("policies_not_read", topic=str(topic.name), error=str(error))
             return
         if not topic.closed:
-            topic.apply(policies)
+            await topic.follow(policies)
 
     # --- ending --------------------------------------------------------------------------------
 
