@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.broker.claims import claim, release
 from anabranch.broker.consumer import Consumer, KeySharing
+from anabranch.broker.deduplication import DEDUPLICATION_CURSOR
 from anabranch.broker.dispatch import EXCLUSIVE
 from anabranch.broker.policies.admitting import admit_consumer
 from anabranch.broker.refusals import Refused
@@ -133,6 +134,10 @@ def _checked_subscription(request: CommandSubscribe) -> str:
         raise Refused(
             ServerError.NotAllowedError,
             "readCompacted only allowed on failover or exclusive subscriptions",
+        )
+    if request.subscription == DEDUPLICATION_CURSOR:
+        raise Refused(
+            ServerError.ProducerBusy, f"{DEDUPLICATION_CURSOR} is a reserved subscription name"
         )
     try:
         return check_subscription_name(request.subscription)

@@ -27,6 +27,7 @@ class FailoverDispatcher(ExclusiveDispatcher):
         self._active: Consumer | None = None
         self._best: Consumer | None = None
         """Who should be active; it is so after the next `hand_over`."""
+        self._told: dict[Consumer, bool] = {}
 
     @property
     def active(self) -> Consumer | None:
@@ -43,9 +44,7 @@ class FailoverDispatcher(ExclusiveDispatcher):
         insort(self.consumers, consumer, key=lambda other: (other.priority, other.name))
         self._best = self._chosen()
         if self._active is None:
-            self._switch()
-        elif self._best is self._active:
-            consumer.tell_active(False)
+            self._active = self._best
 
     def remove(self, consumer: Consumer) -> bool:
         """See `Dispatcher.remove`."""
@@ -55,15 +54,25 @@ class FailoverDispatcher(ExclusiveDispatcher):
         self._best = self._chosen()
         if consumer is not self._active:
             return False
-        self._switch()
+        self._active = self._best
         return True
 
     def hand_over(self) -> bool:
         """Let the best one take over; true if reading must start again at mark-delete."""
         if self._best is self._active:
             return False
-        self._switch()
+        self._active = self._best
         return True
+
+    def tell(self) -> None:
+        """Tell everybody who does not know it yet whether it is the active one."""
+        if self.is_handing_over:
+            return
+        before, self._told = self._told, {}
+        for consumer in self.consumers:
+            is_active = self._told[consumer] = consumer is self._active
+            if before.get(consumer) is not is_active:
+                consumer.tell_active(is_active)
 
     def entries_wanted(self) -> int:
         """See `Dispatcher.entries_wanted`."""
@@ -73,11 +82,6 @@ class FailoverDispatcher(ExclusiveDispatcher):
     def dispatch(self, deliveries: Sequence[Delivery]) -> int:
         """See `Dispatcher.dispatch`."""
         return self._send_in_order(self.active, deliveries)
-
-    def _switch(self) -> None:
-        self._active = self._best
-        for consumer in self.consumers:
-            consumer.tell_active(consumer is self._active)
 
     def _chosen(self) -> Consumer | None:
         if not self.consumers:

@@ -30,3 +30,9 @@ DELAYED_TICK_MS: Final = 100
 """How exact delayed delivery is: not before its time, and not a tick after it."""
 DELAYED_LOOK_S_MAX: Final = 60.0
 """How soon the wall clock is looked at again, however late the next entry is due."""
+DEDUPLICATION_PRODUCERS_MAX: Final = 10_000
+"""Producers of one topic whose last sequence id is remembered; those unheard of for longest go."""
+DEDUPLICATION_SNAPSHOT_ENTRIES: Final = 1_000
+"""After so many entries what is remembered is stored; the rest is read from the log at a start."""
+DEDUPLICATION_SNAPSHOT_S: Final = 120.0
+"""The same after so long."""

@@ -30,7 +30,8 @@ class Producer:
 
     __slots__ = (
         "_settled", "_waiting", "access_mode", "connection", "disconnect", "dropped", "epoch",
-        "fence", "name", "pending", "producer_id", "schema_version", "topic_epoch",
+        "fence", "last_sequence_id", "name", "pending", "producer_id", "schema_version",
+        "topic_epoch",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,8 @@ class Producer:
         self.disconnect = disconnect
         """Tell the client that the broker closed this producer; it will come back."""
         self.access_mode = access_mode
+        self.last_sequence_id = -1
+        """Of what was stored under its name before; -1 if that is not known."""
         self.topic_epoch = topic_epoch
         """Under which it owns or owned the topic; None if it never did."""
         self.fence = fence

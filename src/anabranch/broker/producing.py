@@ -51,6 +51,8 @@ async def open_producer(session: "Session", command: BaseCommand) -> None:
     if overtaken:
         topic.remove_producer(producer)
         return
+    if topic.deduplication is not None:
+        producer.last_sequence_id = topic.deduplication.ids.last_stored(producer.name)
     session.producer_opened(producer, topic)
     _answer(session, request.request_id, producer)
 
@@ -65,7 +67,7 @@ def _answer(session: "Session", request_id: int, producer: Producer, *, ready: b
         replies.producer_success(
             request_id,
             producer.name,
-            -1,
+            producer.last_sequence_id,
             producer.schema_version,
             topic_epoch=producer.topic_epoch,
             ready=ready,

@@ -278,7 +278,8 @@ class Session:
         producer.pending += 1
         self.broker.messages_in += send.num_messages
         topic.publish(
-            entry,
+            producer,
+            send,
             partial(
                 self._published, topic, producer, send.sequence_id, send.highest_sequence_id, size
             ),

@@ -86,7 +86,7 @@ class Subscription:
                 )
             self._dispatcher.add(consumer)
             self._stall.end()
-            self._hand_over_later()
+            self._tell_later()
             self.wake()
             return
         dispatcher = new_dispatcher(type_number, self._ledger.name, consumer)
@@ -94,28 +94,34 @@ class Subscription:
         self._dispatcher = dispatcher
         self._stop_awaiting()
         self._rewind()
+        self._tell_later()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it held unacknowledged goes to the others."""
         if self._dispatcher is not None and self._dispatcher.remove(consumer):
             self._rewind()
-        self._hand_over_later()
+        self._change_active()
         self.wake()
         self.end_if_abandoned()
 
-    def _hand_over_later(self) -> None:
-        dispatcher = self._dispatcher
-        changes = isinstance(dispatcher, FailoverDispatcher) and dispatcher.is_handing_over
-        if changes and self._handover is None:
-            loop = asyncio.get_running_loop()
-            self._handover = loop.call_later(FAILOVER_DELAY_S, self._hand_over)
+    def _tell_later(self) -> None:
+        """Let consumers know who is active, once the newest of them knows that it is one."""
+        asyncio.get_running_loop().call_soon(self._change_active)
 
-    def _hand_over(self) -> None:
-        self._handover = None
+    def _change_active(self) -> None:
         dispatcher = self._dispatcher
-        if isinstance(dispatcher, FailoverDispatcher) and dispatcher.hand_over():
+        if isinstance(dispatcher, FailoverDispatcher):
+            dispatcher.tell()
+            if dispatcher.is_handing_over and self._handover is None:
+                loop = asyncio.get_running_loop()
+                self._handover = loop.call_later(FAILOVER_DELAY_S, self._hand_over, dispatcher)
+
+    def _hand_over(self, dispatcher: FailoverDispatcher) -> None:
+        self._handover = None
+        if dispatcher is self._dispatcher and dispatcher.hand_over():
             self._rewind()
-            self.wake()
+        self._change_active()
+        self.wake()
 
     def end_if_abandoned(self) -> None:
         """Give a subscription that is not durable up once nobody is attached or awaited."""

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from anabranch import limits
 from anabranch.broker.admission import Admission
 from anabranch.broker.consumer import Consumer
+from anabranch.broker.deduplication import DEDUPLICATION_CURSOR, Deduplication, PublishDone
 from anabranch.broker.policies.admitting import admit_producer, admit_subscription
 from anabranch.broker.policies.retaining import retention_of
 from anabranch.broker.producer import Producer
@@ -21,12 +22,9 @@ from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.ownership import BrokerAddress
 from anabranch.policies.effective import EffectivePolicies
-from anabranch.runtime.network import Buffer
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
-from anabranch.wire import ServerError, read_metadata
-
-PublishDone = Callable[[Position | None, Exception | None], None]
+from anabranch.wire import Send, ServerError, read_metadata
 
 
 class LastMessage(NamedTuple):
@@ -56,6 +54,8 @@ class Topic:
             str(name), ledger, lambda producer: admit_producer(self, producer)
         )
         self.producers = self.admission.producers
+        self.deduplication: Deduplication | None = None
+        """None if every entry is stored as it comes."""
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
         self.next_owner: BrokerAddress | None = None
@@ -66,6 +66,8 @@ class Topic:
         ledger.on_durable = self._wake_subscriptions
         ledger.on_failure = self.fail
         for cursor_name, cursor in ledger.cursors.items():
+            if cursor_name == DEDUPLICATION_CURSOR:
+                continue
             self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
         self.policies = policies
         self.apply(policies)
@@ -81,12 +83,39 @@ class Topic:
 
     # --- publishing --------------------------------------------------------------------------
 
-    def publish(self, entry: Buffer, done: PublishDone) -> None:
+    def publish(self, producer: Producer, send: Send, done: PublishDone) -> None:
         """Append an entry; `done` follows in order, when it is durable or cannot become so."""
         if self.closed:
             done(None, AlreadyClosed(f"{self.name} is closed"))
-            return
-        self.ledger.append(entry, done)
+        elif self.deduplication is None:
+            self.ledger.append(send.entry, done)
+        else:
+            self.deduplication.publish(producer.name, send, done)
+
+    async def prepare(self) -> None:
+        """Begin what the policies ask for and takes a while; before anybody publishes."""
+        await self._deduplicate(self.policies.deduplication_enabled)
+
+    async def _deduplicate(self, wanted: bool) -> None:
+        if wanted and self.deduplication is None:
+            started = await Deduplication.start(self.ledger)
+            if self.closed or self.deduplication is not None:
+                started.close()
+            else:
+                self.deduplication = started
+        elif not wanted and DEDUPLICATION_CURSOR in self.ledger.cursors:
+            if self.deduplication is not None:
+                self.deduplication.close()
+                self.deduplication = None
+            await self.ledger.delete_cursor(DEDUPLICATION_CURSOR)
+
+    async def follow(self, policies: EffectivePolicies) -> None:
+        """Live by other policies from now on, also by those that take a while to begin with."""
+        self.apply(policies)
+        try:
+            await self._deduplicate(policies.deduplication_enabled)
+        except AnabranchError as error:
+            self.fail(error)  # whoever opens it anew tries again
 
     async def add_producer(
         self,
@@ -242,6 +271,8 @@ class Topic:
     def disconnect_clients(self) -> None:
         """Close the topic for its clients; they look it up again."""
         self.closed = True
+        if self.deduplication is not None:
+            self.deduplication.close()
         for producer in list(self.producers.values()):
             producer.disconnect()
         self.admission.close()

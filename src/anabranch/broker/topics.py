@@ -119,6 +119,7 @@ class Topics:
                 await ledger.close()
                 raise Fenced(f"{name} went to another broker while it was being opened")
             topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
+            await topic.prepare()
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
             opening.set_exception(error)
@@ -148,7 +149,7 @@ class Topics:
             _log.warning("policies_not_read", topic=str(topic.name), error=str(error))
             return
         if not topic.closed:
-            topic.apply(policies)
+            await topic.follow(policies)
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 """Planted bugs of the broker's producers: access modes, epochs, names, duplicates."""
 
 from anabranch.broker.admission import Admission
+from anabranch.broker.deduplication import Deduplication, PublishDone, SequenceIds
 from anabranch.broker.producer import Producer
-from anabranch.testing.planted import planted
-from anabranch.wire import ServerError
+from anabranch.runtime.network import Buffer
+from anabranch.testing.planted import original, planted
+from anabranch.wire import Send, ServerError
 
 
 @planted(
@@ -37,3 +39,25 @@ async def topic_epoch_is_kept_in_memory(self: Admission, producer: Producer) -> 
         producer.topic_epoch = self._drawn + 1
     self._drawn = self._epoch = max(self._drawn, producer.topic_epoch)
     self.producers[producer.name] = producer
+
+
+@planted("duplicates_are_stored", target="anabranch.broker.deduplication:SequenceIds.is_new")
+def duplicates_are_stored(self: SequenceIds, producer: str, first: int, last: int) -> bool:
+    """Only the very last sequence id is recognised."""
+    is_new = first != self._given.get(producer)
+    self._given[producer] = last
+    return is_new
+
+
+@planted("duplicates_overtake", target="anabranch.broker.deduplication:Deduplication.publish")
+def duplicates_overtake(self: Deduplication, producer: str, send: Send, done: PublishDone) -> None:
+    """A duplicate is answered at once, whatever was sent before it."""
+    given, self._given = self._given, self._settled
+    original("duplicates_overtake")(self, producer, send, done)
+    self._given += given - self._settled
+
+
+@planted("sequence_ids_are_not_replayed", target="anabranch.broker.deduplication:_remember")
+def sequence_ids_are_not_replayed(ids: SequenceIds, entry: Buffer) -> None:
+    """What was published after the last snapshot is not looked at when a topic is opened."""
+    del ids, entry

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from anabranch.broker.consumer import Consumer, Delivery, KeySharing
+from anabranch.broker.delayed import DelayedEntries, Delaying
 from anabranch.broker.failover import FailoverDispatcher
 from anabranch.broker.key_hashes import AutoSplit, Sticky, _Range
 from anabranch.broker.key_shared import KeySharedDispatcher
+from anabranch.broker.limits import DELAYED_TICK_MS
+from anabranch.ids import Position
 from anabranch.testing.planted import original, planted
 
 
@@ -21,12 +24,12 @@ def the_first_to_come_stays_active(self: FailoverDispatcher) -> bool:
 
 @planted(
     "standby_consumers_hear_nothing",
-    target="anabranch.broker.failover:FailoverDispatcher._switch",
+    target="anabranch.broker.failover:FailoverDispatcher.tell",
 )
 def standby_consumers_hear_nothing(self: FailoverDispatcher) -> None:
-    """Only the one that becomes active is told so."""
-    self._active = self._best
-    if self._active is not None:
+    """Only the active one is told so."""
+    if self._active is not None and self._active not in self._told:
+        self._told = {self._active: True}
         self._active.tell_active(True)
 
 
@@ -77,3 +80,25 @@ def a_slow_consumer_holds_up_all(self: KeySharedDispatcher, deliveries: Sequence
         if delivery.position in self._waiting:
             return count + 1
     return len(deliveries)
+
+
+@planted("delays_end_early", target="anabranch.broker.delayed:DelayedEntries.add")
+def delays_end_early(self: DelayedEntries, position: Position, deliver_at_ms: int) -> None:
+    """A message is due in the tick that its time lies in, not after it."""
+    original("delays_end_early")(self, position, deliver_at_ms - DELAYED_TICK_MS)
+
+
+@planted(
+    "delays_are_remembered_without_end",
+    target="anabranch.broker.delayed:DelayedEntries._forget_latest",
+)
+def delays_are_remembered_without_end(self: DelayedEntries) -> None:
+    """Memory grows with every delayed message."""
+    del self
+
+
+@planted("delays_do_not_count", target="anabranch.broker.delayed:Delaying.keeps")
+def delays_do_not_count(self: Delaying, position: Position, deliver_at_ms: int | None) -> bool:
+    """Delivery times do not count."""
+    del self, position, deliver_at_ms
+    return False
