@@ -79,6 +79,11 @@ class Topic:
         else:
             self.ledger.retention = retention
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether anything is stored."""
+        return self.ledger.entry_count > 0
+
     # --- publishing --------------------------------------------------------------------------
 
     def publish(self, entry: Buffer, done: PublishDone) -> None:
