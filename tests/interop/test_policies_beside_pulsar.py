@@ -25,6 +25,12 @@ def server() -> Iterator[Standalone]:
 
 
 def ask(server: Standalone, method: str, path: str, body: object = None) -> Any:
+    status, said = tell(server, method, path, body)
+    assert status < 300, f"{method} {path}: {status} {said!r}"
+    return json.loads(said) if said else None
+
+
+def tell(server: Standalone, method: str, path: str, body: object) -> tuple[int, bytes]:
     where = urlsplit(server.web_url)
     assert where.hostname is not None
     connection = HTTPConnection(where.hostname, where.port, timeout=30)
@@ -33,9 +39,7 @@ def ask(server: Standalone, method: str, path: str, body: object = None) -> Any:
         headers = {"Content-Type": "application/json"}
         connection.request(method, f"/admin/v2/{path}", text, headers)
         answer = connection.getresponse()
-        said = answer.read()
-        assert answer.status < 300, f"{method} {path}: {answer.status} {said!r}"
-        return json.loads(said) if said else None
+        return answer.status, answer.read()
     finally:
         connection.close()
 
@@ -108,8 +112,8 @@ def test_a_real_broker_judges_changes_of_schemas_by_the_same_table(server: Stand
             }
             body = {"type": "AVRO", "schema": definition(change.new).decode(), "properties": {}}
             path = f"schemas/public/default/change-{number}/compatibility"
-            answer = ask(server, "POST", path, body)
-            assert answer["schemaCompatibilityStrategy"] == strategy
+            status, said = tell(server, "POST", path, body)
+            assert status < 300 or b"IncompatibleSchemaException" in said, said
             expected[strategy, change.name] = allowed[strategy]
-            found[strategy, change.name] = answer["compatibility"]
+            found[strategy, change.name] = status < 300
     assert found == expected
