@@ -114,7 +114,7 @@ async def _get_schema(session: "Session", command: BaseCommand) -> None:
 
 async def _get_or_create_schema(session: "Session", command: BaseCommand) -> None:
     request = command.getOrCreateSchema
-    topic = await session.broker.topics.open(TopicName.parse(request.topic), create=True)
+    topic = await session.broker.topics.open(TopicName.parse(request.topic), create=False)
     version = await session.broker.schemas.for_producer(topic, request.schema)
     session.reply(replies.get_or_create_schema_response(request.request_id, version))
 

@@ -1,31 +1,54 @@
 """Schemas of topics: stored in Pulsar's format, each version once, never dropped silently.
 
-A first schema is stored and becomes version 0; the same schema again is the same version. Another
-schema than those stored is refused as incompatible: which changes are compatible is not decided
-here yet, and guessing would let data through that a consumer cannot read.
+A first schema is stored and becomes version 0; the same schema again is the same version; another
+becomes a new version if the topic's policies call the change compatible. What that means is
+`schema_rules`'.
 """
 
 import hashlib
-from typing import Any
+from typing import Any, Final
 
+from anabranch import limits
 from anabranch.broker.refusals import Refused
+from anabranch.broker.schema_rules import (
+    Incompatible,
+    SchemaText,
+    check_change,
+    check_consumer,
+    check_definition,
+    is_same,
+)
 from anabranch.broker.topic import Topic
-from anabranch.errors import FormatError, InputError
+from anabranch.errors import ConflictError, FormatError, InputError
 from anabranch.generated.pulsar_api_pb2 import Schema
 from anabranch.ids import TopicName
 from anabranch.managed_ledger import SchemaInfo, SchemaStorage
-from anabranch.managed_ledger.schemas import version_bytes, version_of_bytes
+from anabranch.managed_ledger.schemas import StoredSchema, version_bytes, version_of_bytes
+from anabranch.policies.effective import EffectivePolicies
 from anabranch.runtime import Clock
 from anabranch.wire import ServerError
 
-NO_VERSION = b""
-_NOT_STORED = frozenset({0, 21})
-"""None, and a consumer that takes whatever schema there is (AutoConsume)."""
+NO_VERSION: Final = b""
+_NOT_STORED: Final[frozenset[int]] = frozenset({0, Schema.AutoConsume})
+"""None, and a consumer that takes whatever schema there is."""
+
+
+def text_of(schema: Schema) -> SchemaText:
+    """A schema of the wire as the rules know it."""
+    return SchemaText(
+        schema.type,
+        schema.schema_data,
+        {pair.key: pair.value for pair in _properties(schema)},
+    )
 
 
 def _properties(schema: Schema) -> Any:
     # Schema has an enum member named KeyValue, which hides that type in the generated stub.
     return schema.properties
+
+
+def _stored_text(stored: StoredSchema) -> SchemaText:
+    return SchemaText(stored.info.type, stored.info.schema, stored.info.properties)
 
 
 class Schemas:
@@ -35,28 +58,52 @@ class Schemas:
         self._storage = storage
         self._clock = clock
 
+    # --- clients ------------------------------------------------------------------------------
+
     async def for_producer(self, topic: Topic, schema: Schema | None) -> bytes:
-        """Return the version a producer's messages carry, storing the schema if it is the first.
+        """Return the version a producer's messages carry, storing the schema if it is new.
 
         Raises:
-            Refused: with IncompatibleSchema if the topic has another schema.
+            Refused: with IncompatibleSchema if the topic's policies do not allow it.
         """
         if schema is None or schema.type in _NOT_STORED:
+            if (
+                topic.policies.schema_validation_enforced
+                and await self._storage.get(topic.name.schema_id) is not None
+            ):
+                raise Refused(
+                    ServerError.IncompatibleSchema,
+                    "Producers cannot connect or send message without a schema to topics with a "
+                    "schema when SchemaValidationEnforced is enabled",
+                )
             return NO_VERSION
-        return await self._add(topic.name, schema)
+        return version_bytes(await self.add(topic.name, text_of(schema), topic.policies))
 
     async def for_consumer(self, topic: Topic, schema: Schema) -> None:
-        """Check a consumer's schema; it becomes the topic's if that is new and empty.
+        """Check a consumer's schema; it becomes the topic's if that is new and nobody uses it.
 
         Raises:
-            Refused: with IncompatibleSchema if the topic has another schema, or data without one.
+            Refused: with IncompatibleSchema if it cannot read the topic, or there are data without
+                a schema.
         """
         if schema.type in _NOT_STORED:
             return
-        newest = await self._storage.get(topic.name.schema_id)
-        if newest is None and (topic.producers or topic.ledger.entry_count):
-            raise Refused(ServerError.IncompatibleSchema, "Topic does not have schema to check")
-        await self._add(topic.name, schema)
+        text = text_of(schema)
+        versions = await self._storage.versions(topic.name.schema_id)
+        if not versions and not _is_used(topic):
+            await self.add(topic.name, text, topic.policies)
+            return
+        if not versions:
+            raise Refused(
+                ServerError.IncompatibleSchema,
+                "Failed to add schema to an active topic with empty(BYTES) schema: new schema "
+                f"type {Schema.Type.Name(schema.type)}",
+            )
+        strategy = topic.policies.schema_compatibility_strategy
+        try:
+            check_consumer([_stored_text(each) for each in versions], text, strategy)
+        except Incompatible as error:
+            raise Refused(ServerError.IncompatibleSchema, str(error)) from error
 
     async def get(self, topic: TopicName, version: bytes | None) -> tuple[Schema, bytes]:
         """Return a stored schema, the newest if no version is named, with its version.
@@ -81,29 +128,78 @@ class Schemas:
             _properties(schema).add(key=key, value=value)
         return schema, version_bytes(stored.version)
 
-    async def _add(self, topic: TopicName, schema: Schema) -> bytes:
-        schema_id = topic.schema_id
-        versions = await self._storage.versions(schema_id)
-        for stored in reversed(versions):
-            if stored.info.type == schema.type and stored.info.schema == schema.schema_data:
-                return version_bytes(stored.version)
-        if versions and not versions[-1].info.deleted:
-            name = Schema.Type.Name(versions[-1].info.type)
-            raise Refused(
-                ServerError.IncompatibleSchema,
-                f"{topic} has another schema (type {name}, version {versions[-1].version}); "
-                "changing a topic's schema is not served",
-            )
-        info = SchemaInfo(
-            schema_id,
-            schema.type,
-            schema.schema_data,
-            timestamp_ms=self._clock.wall_ms(),
-            properties={pair.key: pair.value for pair in _properties(schema)},
-        )
-        digest = hashlib.sha256(schema.schema_data).digest()
+    # --- operators ----------------------------------------------------------------------------
+
+    async def versions(self, topic: TopicName) -> list[StoredSchema]:
+        """All versions of a topic's schema, oldest first."""
+        return await self._storage.versions(topic.schema_id)
+
+    async def add(self, topic: TopicName, schema: SchemaText, policies: EffectivePolicies) -> int:
+        """Return the version of a schema, adding it if it is new and the change is allowed.
+
+        Raises:
+            Refused: with IncompatibleSchema if it is not.
+        """
+        for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
+            versions = await self._storage.versions(topic.schema_id)
+            for stored in reversed(versions):
+                if is_same(_stored_text(stored), schema):
+                    return stored.version
+            self._judge(versions, schema, policies)
+            try:
+                return await self._store(topic, schema, [each.version for each in versions])
+            except ConflictError:
+                continue  # what it was judged by is not all there is
+        raise ConflictError(f"the schema of {topic} kept changing while a version was being added")
+
+    async def check(
+        self, topic: TopicName, schema: SchemaText, policies: EffectivePolicies
+    ) -> None:
+        """Check whether a schema could be added, and change nothing.
+
+        Raises:
+            Refused: with IncompatibleSchema if it could not.
+        """
+        self._judge(await self._storage.versions(topic.schema_id), schema, policies)
+
+    async def delete(self, topic: TopicName, *, user: str = "", force: bool = False) -> int | None:
+        """End a topic's schema; older versions stay readable unless `force` removes them.
+
+        Returns:
+            The number of the version that says so; None if there is no schema, or it was removed.
+        """
+        if force:
+            await self._storage.delete(topic.schema_id)
+            return None
+        return await self._storage.mark_deleted(topic.schema_id, user, self._clock.wall_ms())
+
+    def _judge(
+        self, versions: list[StoredSchema], schema: SchemaText, policies: EffectivePolicies
+    ) -> None:
         try:
-            version = await self._storage.put_if_absent(schema_id, info, digest)
+            check_definition(schema)
+            if not policies.schema_auto_update:
+                raise Incompatible("Schema not found and schema auto updating is disabled.")
+            existing = [_stored_text(each) for each in versions]
+            check_change(existing, schema, policies.schema_compatibility_strategy)
+        except Incompatible as error:
+            raise Refused(ServerError.IncompatibleSchema, str(error)) from error
+
+    async def _store(self, topic: TopicName, schema: SchemaText, known: list[int]) -> int:
+        info = SchemaInfo(
+            topic.schema_id,
+            schema.type,
+            schema.data,
+            timestamp_ms=self._clock.wall_ms(),
+            properties=dict(schema.properties),
+        )
+        digest = hashlib.sha256(schema.data).digest()
+        try:
+            return await self._storage.add_after(topic.schema_id, info, digest, known)
         except InputError as error:
             raise Refused(ServerError.IncompatibleSchema, str(error)) from error
-        return version_bytes(version)
+
+
+def _is_used(topic: Topic) -> bool:
+    attached = any(each.consumers for each in topic.subscriptions.values())
+    return bool(topic.producers or attached or topic.holds_messages)

@@ -81,6 +81,11 @@ class Topic:
         else:
             self.ledger.retention = retention
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether anything is stored."""
+        return self.ledger.entry_count > 0
+
     # --- publishing --------------------------------------------------------------------------
 
     def publish(self, producer: Producer, send: Send, done: PublishDone) -> None:

@@ -4,6 +4,7 @@ The formats are Pulsar's. A version is written to its ledger first and then publ
 conditional write of the node, so that of two writers one reads again and nothing is overwritten.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch import limits
@@ -82,6 +83,19 @@ class SchemaStorage:
             raise InputError(f"a version of schema {schema_id} needs a hash; an empty one deletes")
         return await self._put(schema_id, encode_info(info), schema_hash)
 
+    async def add_after(
+        self, schema_id: str, info: SchemaInfo, schema_hash: bytes, known: Sequence[int]
+    ) -> int:
+        """Add a version that was judged by those that are known, oldest first; return its number.
+
+        Raises:
+            InputError: if the schema cannot be stored, or has no hash.
+            ConflictError: if the versions are others by now; nothing was changed.
+        """
+        if not schema_hash:
+            raise InputError(f"a version of schema {schema_id} needs a hash; an empty one deletes")
+        return await self._put(schema_id, encode_info(info), schema_hash, known)
+
     async def mark_deleted(self, schema_id: str, user: str, timestamp_ms: int) -> int | None:
         """Add a version that says that there is no schema any more; older ones stay readable.
 
@@ -93,11 +107,16 @@ class SchemaStorage:
         info = SchemaInfo(schema_id, 0, b"", user, timestamp_ms, deleted=True)
         return await self._put(schema_id, encode_info(info), _DELETED_HASH)
 
-    async def _put(self, schema_id: str, data: bytes, schema_hash: bytes) -> int:
+    async def _put(
+        self, schema_id: str, data: bytes, schema_hash: bytes, known: Sequence[int] | None = None
+    ) -> int:
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             index, expected = await self._locate(schema_id)
-            if (known := _version_of(index, schema_hash)) is not None:
-                return known
+            if known is not None:
+                if [entry.version for entry in _living(index)] != list(known):
+                    raise ConflictError(f"schema {schema_id} got other versions meanwhile")
+            elif (same := _version_of(index, schema_hash)) is not None:
+                return same
             if schema_hash == _DELETED_HASH and index and not _living(index):
                 return index[-1].version
             version = index[-1].version + 1 if index else 0

@@ -5,15 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.dispatch import SharedDispatcher
-from anabranch.broker.refusals import Refused
-from anabranch.broker.schemas import Schemas
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import LastMessage, Topic
-from anabranch.generated.pulsar_api_pb2 import Schema
-from anabranch.ids import Position, TopicName
+from anabranch.ids import Position
 from anabranch.managed_ledger import Cursor
 from anabranch.managed_ledger.cursors import Cursors
-from anabranch.managed_ledger.schemas import version_bytes
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 from anabranch.wire import BaseCommand, MessageIdData, publish_time_ms
@@ -177,16 +173,6 @@ def redeliveries_are_not_counted(self: SharedDispatcher, position: Position) -> 
 def single_acks_are_dropped(self: Cursor, positions: Iterable[Position]) -> None:
     """Only cumulative acknowledgements reach the cursor."""
     del self, positions
-
-
-@planted("any_schema_is_compatible", target="anabranch.broker.schemas:Schemas._add")
-async def any_schema_is_compatible(self: Schemas, topic: TopicName, schema: Schema) -> bytes:
-    """Whoever comes with another schema is taken for one with the first."""
-    try:
-        version: bytes = await original("any_schema_is_compatible")(self, topic, schema)
-    except Refused:
-        return version_bytes(0)
-    return version
 
 
 @planted("large_entries_are_left_out", target="anabranch.broker.consumer:Consumer.deliver")
