@@ -15,6 +15,9 @@
     │   ├── LockBusy          somebody else holds the lock
     │   ├── SessionExpired    the session is over and so are its ephemeral nodes
     │   └── FolderInUse
+    ├── Denied                the caller is not who may do this; nothing was changed
+    │   ├── NotAuthenticated  nobody knows who that is
+    │   └── NotAuthorized     it is known who that is, and they may not
     ├── NotFound
     ├── AlreadyClosed
     ├── Terminated            the topic was ended for good
@@ -113,6 +116,22 @@ class SessionExpired(ConflictError):
 
 class FolderInUse(ConflictError):
     """Another process holds the data folder."""
+
+
+class Denied(AnabranchError):
+    """The caller is not somebody who may do this; nothing was changed."""
+
+
+class NotAuthenticated(Denied):
+    """Who the caller is could not be told from what they have shown."""
+
+
+class NotAuthorized(Denied):
+    """It is known who the caller is, and they may not do this."""
+
+    def __init__(self, text: str, right: str = "") -> None:
+        super().__init__(text)
+        self.right = right
 
 
 class NotFound(AnabranchError):

@@ -30,6 +30,28 @@ EARLIEST = Position(-1, -1)
 """Before the first entry of any topic."""
 
 
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def check_part(kind: str, name: str) -> str:
+    """Return the name of a tenant, namespace or cluster if it may be used.
+
+    Raises:
+        InvalidName: if it may not.
+    """
+    if len(name) > NAME_CHARACTERS_MAX or not _PART.match(name) or name in (".", ".."):
+        raise InvalidName(f"{kind} {name[:80]!r} has characters that are not allowed")
+    return name
+
+
+def _refuse_disguised(kind: str, name: str) -> None:
+    """Refuse what becomes another name, or another place, when it is decoded once more."""
+    if _ESCAPE.search(name):
+        raise InvalidName(f"{kind} is percent-encoded, and has to be given as it is: {name!r}")
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise InvalidName(f"{kind} has an empty part, or is a way to elsewhere: {name!r}")
+
+
 def _refuse_unprintable(kind: str, name: str) -> None:
     if not name or len(name) > NAME_CHARACTERS_MAX:
         raise InvalidName(f"{kind} must have 1 to {NAME_CHARACTERS_MAX} characters: {name[:80]!r}")
@@ -70,11 +92,9 @@ class TopicName:
             raise InvalidName(f"topic name needs tenant/namespace/topic: {text!r}")
         tenant, namespace, local = parts
         for kind, part in (("tenant", tenant), ("namespace", namespace)):
-            if not _PART.match(part) or part in (".", ".."):
-                raise InvalidName(
-                    f"{kind} {part!r} of {text!r} has characters that are not allowed"
-                )
+            check_part(kind, part)
         _refuse_unprintable("local topic name", local)
+        _refuse_disguised("local topic name", local)
         return cls(domain, tenant, namespace, local)
 
     def __str__(self) -> str:
@@ -150,4 +170,6 @@ def check_subscription_name(name: str) -> str:
         InvalidName: if it may not.
     """
     _refuse_unprintable("subscription name", name)
+    if _ESCAPE.search(name) or name in (".", ".."):
+        raise InvalidName(f"subscription name is encoded, or a way to elsewhere: {name!r}")
     return name

@@ -70,6 +70,11 @@ class Subscription:
         """Who is attached now."""
         return self._dispatcher.consumers if self._dispatcher is not None else ()
 
+    @property
+    def type_name(self) -> str:
+        """How messages are shared out among those attached."""
+        return "None" if self._dispatcher is None else TYPE_NAMES[self._dispatcher.type_number]
+
     def add_consumer(self, consumer: Consumer, type_number: int) -> None:
         """Attach a consumer.
 

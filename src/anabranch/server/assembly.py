@@ -11,22 +11,25 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from anabranch import limits
+from anabranch.admin import TopicAddress, WebInterface
 from anabranch.broker import Broker, BrokerSettings
 from anabranch.errors import AnabranchError, NotFound
 from anabranch.ids import TopicName
 from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.store import MetadataStore
 from anabranch.ownership import BrokerAddress, Ownership, SoleOwner
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
+from anabranch.security import Authentication, Authorization
 from anabranch.server.broker_metrics import broker_metrics
 from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
-from anabranch.server.settings import Settings
+from anabranch.server.security import load_security, shown
+from anabranch.server.settings import SETTINGS, Settings
 from anabranch.server.sole_server import SoleServer, may_be_shared
 from anabranch.server.stores import Stores, open_stores
 from anabranch.server.topic_settings import managed_ledger_config
-from anabranch.server.web import TopicAddress, WebInterface
 from anabranch.telemetry import get_logger
 from anabranch.telemetry.metrics import Metric, MetricSource, gauge
 
@@ -61,9 +64,31 @@ class Standalone:
         self.web_url = f"http://{host}:{web_port or settings.web_port}"
         self.service_url = f"pulsar://{host}:{settings.port}"
         self._web_port = web_port or settings.web_port
-        self.web_app = WebInterface(self).app
+        self.web_app = WebInterface(self)
+        self._security = load_security(settings, runtime.clock, _warn)
+        self.authorization: Authorization | None = None
         self._stores: Stores
         self._broker: Broker
+
+    @property
+    def cluster(self) -> str:
+        """See `Served`."""
+        return self._settings.cluster
+
+    @property
+    def broker(self) -> Broker:
+        """See `Served`."""
+        return self._broker
+
+    @property
+    def metadata(self) -> MetadataStore:
+        """See `Served`."""
+        return self._stores.metadata
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """See `Served`."""
+        return self._security.authentication
 
     @property
     def data_place(self) -> str:
@@ -111,6 +136,7 @@ class Standalone:
         )
         self._held.push_async_callback(managed_ledgers.close)
         ownership = await self._ownership()
+        self.authorization = self._security.authorization(self._stores.metadata)
         self._broker = Broker(
             runtime=self._runtime,
             metadata=self._stores.metadata,
@@ -220,6 +246,10 @@ class Standalone:
         """See `Served`."""
         return await self._broker.namespaces.partitions_of(topic)
 
+    def configuration(self) -> dict[str, str]:
+        """See `Served`."""
+        return {name: shown(name, getattr(self._settings, name)) for name in SETTINGS}
+
     def metrics(self) -> Iterable[Metric]:
         """See `Served`."""
         if self._not_ready is None:
@@ -231,6 +261,10 @@ class Standalone:
             )
         for source in self._metric_sources:
             yield from source()
+
+
+def _warn(sentence: str) -> None:
+    _log.warning("secrets_open_to_others", problem=sentence)
 
 
 def _in_url(host: str) -> str:

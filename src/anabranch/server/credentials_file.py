@@ -25,15 +25,22 @@ def load_credentials(path: str, warn: Callable[[str], None]) -> Credentials:
         ConfigError: if it cannot be read, or is wrong.
         FormatError: if it is none of ours.
     """
-    return parse_credentials(path, _read(path, warn)) if path else NO_CREDENTIALS
+    return parse_credentials(path, read_secret(path, warn)) if path else NO_CREDENTIALS
 
 
 def load_ledger_credentials(path: str, warn: Callable[[str], None]) -> LedgerCredentials:
     """The same for ledger stores."""
-    return parse_ledger_credentials(path, _read(path, warn)) if path else NO_LEDGER_CREDENTIALS
+    return (
+        parse_ledger_credentials(path, read_secret(path, warn)) if path else NO_LEDGER_CREDENTIALS
+    )
 
 
-def _read(path: str, warn: Callable[[str], None]) -> bytes:
+def read_secret(path: str, warn: Callable[[str], None]) -> bytes:
+    """Read a file that holds secrets.
+
+    Raises:
+        ConfigError: if it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

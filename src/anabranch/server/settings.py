@@ -6,8 +6,8 @@ Pure: nothing is read from files or the environment here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Final, get_type_hints
 
 from anabranch import limits
 from anabranch.errors import ConfigError
@@ -16,109 +16,13 @@ from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
+from anabranch.server.security_settings import SecuritySettings
+from anabranch.server.setting import SETTING, Setting, SettingValue, setting
 from anabranch.wire.compression import COMPRESSIONS
 
-SettingValue = str | int | float | bool
-Check = Callable[[str], str | None]
-"""Looks at a text and returns what is wrong with it, or None."""
+__all__ = ["SETTINGS", "Setting", "SettingValue", "Settings"]
 
-_SETTING: Final = "setting"
 _WILDCARD_HOSTS: Final = ("0.0.0.0", "::", "")
-_TRUE_WORDS: Final = ("true", "yes", "on", "1")
-_FALSE_WORDS: Final = ("false", "no", "off", "0")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Everything known about one setting."""
-
-    name: str
-    kind: type[str] | type[int] | type[float] | type[bool]
-    default: SettingValue
-    help: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    check: Check | None = None
-    own_flag: str = ""
-    """For a setting of one command only, where its name would repeat that of the command."""
-
-    @property
-    def flag(self) -> str:
-        """Its name on the command line."""
-        return self.own_flag or "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """Its name in the environment."""
-        return "ANABRANCH_" + self.name.upper()
-
-    @property
-    def allowed(self) -> str:
-        """The values it may have, in words."""
-        if self.choices:
-            return " or ".join(self.choices)
-        if self.kind is bool:
-            return "true or false"
-        if self.kind is str:
-            return "text"
-        noun = "a whole number" if self.kind is int else "a number"
-        if self.low is None and self.high is None:
-            return noun
-        if self.high is None:
-            return f"{noun}, at least {self.low:g}"
-        assert self.low is not None, f"{self.name} has an upper bound only"
-        return f"{noun} from {_plain(self.low)} to {_plain(self.high)}"
-
-    def parse(self, text: str) -> SettingValue:
-        """Read a value from a flag or variable.
-
-        Raises:
-            ValueError: with the allowed values.
-        """
-        if self.kind is bool:
-            word = text.strip().lower()
-            if word not in (*_TRUE_WORDS, *_FALSE_WORDS):
-                raise ValueError(self._refusal(text))
-            return word in _TRUE_WORDS
-        if self.kind is str:
-            return self.accept(text)
-        try:
-            return self.accept(self.kind(text))
-        except ValueError:
-            raise ValueError(self._refusal(text)) from None
-
-    def accept(self, value: object) -> SettingValue:
-        """Return a value of the right type and within the bounds.
-
-        Raises:
-            ValueError: with the allowed values.
-        """
-        if self.kind is float and type(value) is int:
-            value = float(value)
-        # type() and not isinstance(): a bool is an int to Python, but no port.
-        if type(value) is not self.kind:
-            raise ValueError(self._refusal(value))
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if not (self.low is None or value >= self.low):
-                raise ValueError(self._refusal(value))
-            if not (self.high is None or value <= self.high):
-                raise ValueError(self._refusal(value))
-            return value
-        if isinstance(value, str):
-            if self.choices and value not in self.choices:
-                raise ValueError(self._refusal(value))
-            if self.check is not None and (wrong := self.check(value)) is not None:
-                raise ValueError(f"{value!r} {wrong}")
-        assert isinstance(value, SettingValue)
-        return value
-
-    def _refusal(self, value: object) -> str:
-        return f"{value!r} is not {self.allowed}"
-
-
-def _plain(number: float) -> str:
-    return str(int(number)) if number == int(number) else str(number)
 
 
 def _not_empty(text: str) -> str | None:
@@ -171,48 +75,25 @@ def _metadata_store(text: str) -> str | None:
     return None
 
 
-def _setting(
-    default: SettingValue,
-    help_text: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    check: Check | None = None,
-    own_flag: str = "",
-) -> Any:
-    details = {
-        "help": help_text,
-        "low": low,
-        "high": high,
-        "choices": choices,
-        "check": check,
-        "own_flag": own_flag,
-    }
-    return field(default=default, metadata={_SETTING: details})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(SecuritySettings):
     """What an operator may choose about a server."""
 
-    data: str = _setting(
+    data: str = setting(
         "./data", "Folder that holds everything the server keeps.", check=_not_empty
     )
-    host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", check=_host)
-    port: int = _setting(
-        6650, "Port of the binary protocol; 0 takes a free one.", low=0, high=65535
-    )
-    web_port: int = _setting(
+    host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", check=_host)
+    port: int = setting(6650, "Port of the binary protocol; 0 takes a free one.", low=0, high=65535)
+    web_port: int = setting(
         8080, "Port of the web interface (admin, health, metrics); 0 takes a free one.",
         low=0, high=65535,
     )  # fmt: skip
-    advertised_address: str = _setting(
+    advertised_address: str = setting(
         "", "Host name that clients are told to connect to; empty means the listening address.",
         check=_host,
     )  # fmt: skip
-    cluster: str = _setting("standalone", "Name of the cluster.", check=_name)
-    metadata_url: str = _setting(
+    cluster: str = setting("standalone", "Name of the cluster.", check=_name)
+    metadata_url: str = setting(
         "embedded:",
         "Metadata store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
         "`anabranch://HOST:PORT` is served by `anabranch metadata serve`, "
@@ -221,25 +102,25 @@ class Settings:
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
     )
-    metadata_credentials: str = _setting(
+    metadata_credentials: str = setting(
         "",
         "TOML file with passwords, tokens and certificates for the metadata store "
         "(see the guide to metadata tools); empty means none.",
     )
-    metadata_session_timeout_s: float = _setting(
+    metadata_session_timeout_s: float = setting(
         limits.METADATA_SESSION_TIMEOUT_S,
         "Seconds after which a metadata store in another process gives this one up for dead.",
         low=limits.METADATA_SESSION_TIMEOUT_S_MIN,
         high=limits.METADATA_SESSION_TIMEOUT_S_MAX,
     )
-    metadata_port: int = _setting(
+    metadata_port: int = setting(
         DEFAULT_PORT,
         "Port on which `anabranch metadata serve` listens; 0 takes a free one.",
         low=0,
         high=65535,
         own_flag="--port",
     )
-    ledgers_url: str = _setting(
+    ledgers_url: str = setting(
         "embedded:",
         "Ledger store: `embedded:` is in the data folder, `embedded:FOLDER` elsewhere, "
         "`bookkeeper:?ensemble=3&write=3&ack=2` is Apache BookKeeper, whose bookies register in "
@@ -247,40 +128,40 @@ class Settings:
         "`memory:` forgets everything at the stop.",
         check=_ledger_store,
     )
-    ledgers_credentials: str = _setting(
+    ledgers_credentials: str = setting(
         "",
         "TOML file with the password of ledgers, and with tokens and certificates for bookies "
         "(see the guide to ledgers); empty means none.",
     )
-    chain_compression: str = _setting(
+    chain_compression: str = setting(
         "none",
         "How nodes of topics above 16 KiB are compressed (Pulsar: "
         "managedLedgerInfoCompressionType); all but `zlib` need the extra `compression`. "
         "Every form is read, whatever this says.",
         choices=COMPRESSIONS,
     )
-    cursor_compression: str = _setting(
+    cursor_compression: str = setting(
         "none",
         "The same for nodes of subscriptions (Pulsar: managedCursorInfoCompressionType).",
         choices=COMPRESSIONS,
     )
-    max_message_bytes: int = _setting(
+    max_message_bytes: int = setting(
         limits.MESSAGE_BYTES_MAX, "Largest message (or batch) that is accepted, in bytes.",
         low=limits.KIB, high=limits.MESSAGE_BYTES_SETTING_MAX,
     )  # fmt: skip
-    keep_alive_interval_s: float = _setting(
+    keep_alive_interval_s: float = setting(
         limits.KEEP_ALIVE_INTERVAL_S,
         "Seconds between two pings to a silent client; it is dropped when one stays unanswered.",
         low=1,
         high=3600,
     )
-    auto_create_topics: bool = _setting(
+    auto_create_topics: bool = setting(
         True, "Create a topic when the first producer or consumer asks for it."
     )
-    log_level: str = _setting(
+    log_level: str = setting(
         "info", "Least important log lines to write.", choices=("debug", "info", "warning", "error")
     )
-    log_format: str = _setting(
+    log_format: str = setting(
         "text", "How a log line is written to standard error.", choices=("text", "json")
     )
 
@@ -296,13 +177,15 @@ def _describe_all() -> dict[str, Setting]:
     kinds = get_type_hints(Settings)
     described = {}
     for item in fields(Settings):
-        assert _SETTING in item.metadata, f"{item.name} is defined without words"
-        setting = Setting(
-            item.name, kinds[item.name], kinds[item.name](item.default), **item.metadata[_SETTING]
+        assert SETTING in item.metadata, f"{item.name} is defined without words"
+        found = Setting(
+            item.name, kinds[item.name], kinds[item.name](item.default), **item.metadata[SETTING]
         )
-        assert setting.accept(setting.default) == setting.default
-        described[item.name] = setting
-    return described
+        assert found.accept(found.default) == found.default
+        described[item.name] = found
+    # Those of security are inherited, and come last on every page.
+    inherited = [item.name for item in fields(SecuritySettings)]
+    return {n: described[n] for n in (*(n for n in described if n not in inherited), *inherited)}
 
 
 SETTINGS: Final = _describe_all()

@@ -9,6 +9,7 @@ from typing import Final
 
 from anabranch.errors import ConfigError
 from anabranch.ledgers.addresses import EMBEDDED, shares_metadata
+from anabranch.server.security import check_security
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.server.settings_file import closest, read_file
 
@@ -101,6 +102,7 @@ def check_together(settings: Settings) -> None:
         raise ConfigError(
             f"--port and --web-port are both {settings.port}: give them different numbers"
         )
+    check_security(settings)
     on_bookies = shares_metadata(settings.ledgers_url)
     if on_bookies and settings.metadata_url.startswith(EMBEDDED):
         raise ConfigError(

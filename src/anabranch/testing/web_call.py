@@ -1,6 +1,6 @@
 """Calls an ASGI app in process: no port, no threads, the same in a simulation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -17,8 +17,17 @@ class WebAnswer:
     body: bytes
 
 
-async def call(app: AsgiApp, path: str, *, method: str = "GET", body: bytes = b"") -> WebAnswer:
+async def call(
+    app: AsgiApp,
+    path: str,
+    *,
+    method: str = "GET",
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> WebAnswer:
     """Send one request and return the whole answer."""
+    more = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     plain, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -30,7 +39,8 @@ async def call(app: AsgiApp, path: str, *, method: str = "GET", body: bytes = b"
         "raw_path": plain.encode(),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(b"host", b"in-process")],
+        "headers": [(b"host", b"in-process"), *more],
+        "state": dict(state or {}),
         "client": ("in-process", 0),
         "server": ("in-process", 80),
     }
@@ -43,7 +53,7 @@ async def call(app: AsgiApp, path: str, *, method: str = "GET", body: bytes = b"
         sent.append(message)
 
     await app(scope, receive, send)
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return WebAnswer(
-        sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+        sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent[1:])
     )

@@ -64,8 +64,10 @@ async def test_namespace_that_does_not_exist_is_not_found(server):
 
 
 async def test_topic_without_partitions_has_none(server):
-    answer = await call(server.web_app, "/admin/v2/persistent/public/default/t/partitions")
+    page = "/admin/v2/persistent/public/default/t/partitions"
+    answer = await call(server.web_app, f"{page}?checkAllowAutoCreation=true")
     assert json.loads(answer.body)["partitions"] == 0
+    assert (await call(server.web_app, page)).status == 404
 
 
 @pytest.mark.goal("core.B20", part="metrics", broken_by="metrics_have_other_names")

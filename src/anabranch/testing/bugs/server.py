@@ -6,14 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from anabranch.admin import Served
 from anabranch.broker import BrokerStatistics
-from anabranch.server import web
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
-from anabranch.server.web import WebInterface
 from anabranch.telemetry.metrics import Metric
 from anabranch.testing.planted import original, planted
 
@@ -42,10 +38,10 @@ async def health_tries_nothing(self: Standalone) -> str | None:
     return None if failure is None else str(failure)
 
 
-@planted("health_forgets_readiness", target="anabranch.server.web:WebInterface.health")
-async def health_forgets_readiness(self: WebInterface, _: Request) -> Response:
+@planted("health_forgets_readiness", target="anabranch.admin.health:why_not_healthy")
+async def health_forgets_readiness(served: Served) -> str | None:
     """A server that is starting is healthy."""
-    return web._ok_unless(await self._served.why_unhealthy())
+    return await served.why_unhealthy()
 
 
 @planted("metrics_have_other_names", target="anabranch.server.broker_metrics:broker_metrics")

@@ -1,0 +1,294 @@
+"""Subscriptions: making and deleting them, passing over messages, moving, looking at one."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from starlette.responses import Response
+
+from anabranch.admin.endpoints import Call, Endpoint
+from anabranch.admin.limits import PEEK_MESSAGES_MAX
+from anabranch.admin.refusals import RestRefused
+from anabranch.admin.topic_access import opened, parts, require_namespace
+from anabranch.broker import topic_operations
+from anabranch.broker.topic import Topic
+from anabranch.broker.topic_operations import StoredMessage
+from anabranch.errors import ProtocolError
+from anabranch.ids import Position
+from anabranch.security import Right
+from anabranch.wire import parse_entry
+from anabranch.wire.compression import decompress
+
+_TOPIC: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
+_ONE: Final = f"{_TOPIC}/subscription/{{subscription}}"
+_LATEST_LEDGER: Final = 2**63 - 1
+
+
+async def list_subscriptions(call: Call) -> object:
+    """The subscriptions of a topic, of all partitions together."""
+    found: set[str] = set()
+    for name in await parts(call):
+        found |= set((await opened(call, name)).subscriptions)
+    return sorted(found)
+
+
+async def create_subscription(call: Call) -> None:
+    """A subscription that begins at a message; at the end if none is named."""
+    await require_namespace(call)
+    name, place = call.subscription, _place(call.json())
+    for part in await parts(call):
+        exists = await call.broker.topics.exists(part)
+        topic = await (opened(call, part) if exists else call.broker.topics.create(part))
+        if not _is_new(topic, name):
+            raise RestRefused(409, "Subscription already exists for topic")
+        initial: Literal["latest", "earliest"] = "latest" if place is None else "earliest"
+        subscription = await topic.create_subscription(name, initial=initial, properties={})
+        if place is not None and place.ledger_id >= 0:
+            await subscription.seek(place)
+
+
+def _is_new(topic: Topic, name: str) -> bool:
+    return name not in topic.subscriptions
+
+
+async def delete_subscription(call: Call) -> None:
+    """The end of a subscription that nobody uses."""
+    force = call.flag("force")
+    await _each(
+        call, lambda topic, name: topic_operations.remove_subscription(topic, name, force=force)
+    )
+
+
+async def skip_all(call: Call) -> None:
+    """Pass over everything."""
+    await _each(call, topic_operations.skip_all)
+
+
+async def skip(call: Call) -> None:
+    """Pass over some messages."""
+    count = call.number("count")
+    if await _is_partitioned(call):
+        raise RestRefused(405, "Skip messages on a partitioned topic is not allowed")
+    await _each(call, lambda topic, name: topic_operations.skip(topic, name, count))
+
+
+async def expire(call: Call) -> None:
+    """Pass over what is older than so many seconds."""
+    await _expire(call, [call.subscription])
+
+
+async def expire_all(call: Call) -> None:
+    """The same for every subscription of a topic."""
+    await _expire(call, None)
+
+
+async def _expire(call: Call, names: list[str] | None) -> None:
+    age_s = call.number("seconds")
+    before_ms = call.broker.clock.wall_ms() - age_s * 1000
+    for part in await parts(call):
+        topic = await opened(call, part)
+        for name in names or list(topic.subscriptions):
+            topic_operations.subscription_of(topic, name)
+            if not await topic_operations.expire(topic, name, before_ms):
+                raise RestRefused(
+                    409,
+                    f"Expire message by timestamp not issued on topic {part} for subscription "
+                    f"{name} due to ongoing message expiration not finished or subscription "
+                    "almost catch up.",
+                )
+
+
+async def reset_to_time(call: Call) -> None:
+    """Go on with what was published at or after a time."""
+    time_ms = call.number("timestamp")
+
+    async def move(topic: Topic, name: str) -> None:
+        await topic_operations.subscription_of(topic, name).seek_to_time(time_ms)
+
+    await _each(call, move)
+
+
+async def reset_to_message(call: Call) -> None:
+    """Go on with a message, or with the one after it."""
+    body = call.json()
+    place = _place(body)
+    after = isinstance(body, dict) and body.get("isExcluded") is True
+    if await _is_partitioned(call):
+        raise RestRefused(405, "Reset-cursor at position is not allowed for partitioned-topic")
+
+    async def move(topic: Topic, name: str) -> None:
+        subscription = topic_operations.subscription_of(topic, name)
+        target = topic.ledger.last_confirmed if place is None else place
+        if place is None or after:
+            target = topic.ledger.next_position(target)
+        await subscription.seek(target)
+
+    await _each(call, move)
+
+
+async def get_properties(call: Call) -> object:
+    """Texts that belong to a subscription."""
+    topic = await opened(call, (await parts(call))[0])
+    subscription = topic_operations.subscription_of(topic, call.subscription)
+    return dict(subscription.cursor.cursor_properties)
+
+
+async def set_properties(call: Call) -> None:
+    """Set all texts that belong to a subscription."""
+    body = call.json() or {}
+    if not isinstance(body, dict) or not all(isinstance(each, str) for each in body.values()):
+        raise RestRefused(400, "the body has to be an object of texts")
+
+    async def change(topic: Topic, name: str) -> None:
+        cursor = topic_operations.subscription_of(topic, name).cursor
+        cursor.set_cursor_properties(body)
+        await cursor.flushed()
+
+    await _each(call, change)
+
+
+async def _is_partitioned(call: Call) -> bool:
+    return await parts(call) != [call.topic]
+
+
+async def _each(call: Call, act: Callable[[Topic, str], Awaitable[Any]]) -> None:
+    name = call.subscription
+    for part in await parts(call):
+        topic = await opened(call, part)
+        await act(topic, name)
+
+
+def _place(body: object) -> Position | None:
+    """A message id of a request; None stands for the end."""
+    if body is None or body == "latest":
+        return None
+    if body == "earliest":
+        return Position(-1, -1)
+    if not isinstance(body, dict):
+        raise RestRefused(400, "the body has to be a message id")
+    ledger_id, entry_id = body.get("ledgerId"), body.get("entryId")
+    if type(ledger_id) is not int or type(entry_id) is not int:
+        raise RestRefused(400, "a message id has to have ledgerId and entryId")
+    return None if ledger_id == _LATEST_LEDGER else Position(ledger_id, entry_id)
+
+
+# --- single messages -------------------------------------------------------------------------
+
+
+async def peek(call: Call) -> Response:
+    """A message that is not acknowledged yet, by its place."""
+    place = call.number("position")
+    if not 1 <= place <= PEEK_MESSAGES_MAX:
+        raise RestRefused(412, f"the position has to be between 1 and {PEEK_MESSAGES_MAX}")
+    topic = await opened(call)
+    if call.subscription not in topic.subscriptions:
+        raise RestRefused(404, "Message not found")
+    return _shown(await topic_operations.peek(topic, call.subscription, place))
+
+
+async def message_by_id(call: Call) -> Response:
+    """A message by its place in the log."""
+    position = Position(call.number("ledger"), call.number("entry"))
+    return _shown(await topic_operations.read_entry(await opened(call), position))
+
+
+async def examine(call: Call) -> Response:
+    """A message counted from the beginning or from the end."""
+    topic = await opened(call)
+    count = call.query.get("messagePosition", "1")
+    if not count.isascii() or not count.isdigit() or not 1 <= int(count) <= 10**12:
+        raise RestRefused(412, "messagePosition has to be at least 1")
+    ledger, total = topic.ledger, topic.ledger.entry_count
+    place = min(int(count), total)
+    if call.query.get("initialPosition", "latest") == "latest":
+        place = total - place + 1
+    if total == 0:
+        raise RestRefused(412, "Could not examine messages due to the total message is zero")
+    return _shown(
+        await topic_operations.read_entry(topic, ledger.position_after(Position(-1, -1), place))
+    )
+
+
+def _shown(found: StoredMessage | None) -> Response:
+    if found is None:
+        raise RestRefused(404, "Message not found")
+    try:
+        metadata, payload = parse_entry(found.entry)
+        # An encrypted message is for whoever has the key: shown as it is.
+        data = bytes(payload)
+        if metadata.compression and not metadata.encryption_keys:
+            data = bytes(decompress(metadata.compression, payload, metadata.uncompressed_size))
+    except ProtocolError as error:
+        raise RestRefused(422, f"message {found.position} cannot be read: {error}") from None
+    headers = {
+        "X-Pulsar-Message-ID": str(found.position),
+        "X-Pulsar-publish-time": _moment(metadata.publish_time),
+        "X-Pulsar-producer-name": _plain(metadata.producer_name),
+        "X-Pulsar-sequence-id": str(metadata.sequence_id),
+    }
+    if metadata.HasField("num_messages_in_batch"):
+        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
+        headers["X-Pulsar-batch-size"] = str(len(data))
+    if metadata.HasField("partition_key"):
+        headers["X-Pulsar-partition-key"] = _plain(metadata.partition_key)
+    if metadata.event_time:
+        headers["X-Pulsar-event-time"] = _moment(metadata.event_time)
+    for pair in metadata.properties:
+        headers[f"X-Pulsar-PROPERTY-{_plain(pair.key)}"] = _plain(pair.value)
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+def _moment(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(text: str) -> str:
+    """What may stand in a header: neither line ends nor anything beyond ASCII."""
+    return "".join(each if " " <= each <= "~" else "?" for each in text)
+
+
+def _row(method: str, page: str, serve: Any, words: str) -> Endpoint:
+    return Endpoint(method, f"{_ONE}{page}", Right.CONSUME, serve, words)
+
+
+SUBSCRIPTION_ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        f"{_TOPIC}/subscriptions",
+        Right.CONSUME,
+        list_subscriptions,
+        "The subscriptions of a topic",
+    ),
+    _row("PUT", "", create_subscription, "Create a subscription"),
+    _row("DELETE", "", delete_subscription, "Delete a subscription"),
+    _row("POST", "/skip_all", skip_all, "Pass over everything"),
+    _row("POST", "/skip/{count}", skip, "Pass over some messages"),
+    _row("POST", "/expireMessages/{seconds}", expire, "Pass over old messages"),
+    Endpoint(
+        "POST",
+        f"{_TOPIC}/all_subscription/expireMessages/{{seconds}}",
+        Right.ADMINISTER,
+        expire_all,
+        "Pass over old messages in all subscriptions",
+    ),
+    _row("POST", "/resetcursor/{timestamp}", reset_to_time, "Go to a time"),
+    _row("POST", "/resetcursor", reset_to_message, "Go to a message"),
+    _row("GET", "/properties", get_properties, "Properties of a subscription"),
+    _row("PUT", "/properties", set_properties, "Set properties of a subscription"),
+    _row("GET", "/position/{position}", peek, "Look at a message that is not acknowledged"),
+    Endpoint(
+        "GET",
+        f"{_TOPIC}/ledger/{{ledger}}/entry/{{entry}}",
+        Right.ADMINISTER,
+        message_by_id,
+        "Look at a message by its place",
+    ),
+    Endpoint(
+        "GET",
+        f"{_TOPIC}/examinemessage",
+        Right.ADMINISTER,
+        examine,
+        "Look at a message by counting",
+    ),
+)

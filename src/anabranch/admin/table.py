@@ -1,0 +1,26 @@
+"""The table of endpoints: everything the web interface answers, each row with who may."""
+
+from typing import Final
+
+from anabranch.admin.brokers import BROKER_ENDPOINTS
+from anabranch.admin.clusters import CLUSTER_ENDPOINTS
+from anabranch.admin.endpoints import Endpoint
+from anabranch.admin.health import HEALTH_ENDPOINTS
+from anabranch.admin.namespace_policies import POLICY_ENDPOINTS
+from anabranch.admin.namespaces import NAMESPACE_ENDPOINTS
+from anabranch.admin.statistics import STATISTICS_ENDPOINTS
+from anabranch.admin.subscriptions import SUBSCRIPTION_ENDPOINTS
+from anabranch.admin.tenants import TENANT_ENDPOINTS
+from anabranch.admin.topics import TOPIC_ENDPOINTS
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *HEALTH_ENDPOINTS,
+    *BROKER_ENDPOINTS,
+    *CLUSTER_ENDPOINTS,
+    *TENANT_ENDPOINTS,
+    *NAMESPACE_ENDPOINTS,
+    *POLICY_ENDPOINTS,
+    *TOPIC_ENDPOINTS,
+    *SUBSCRIPTION_ENDPOINTS,
+    *STATISTICS_ENDPOINTS,
+)

@@ -1,0 +1,73 @@
+"""Planted bugs of `anabranch.admin`."""
+
+from typing import Any
+
+from anabranch.admin import namespaces as namespaces_module
+from anabranch.admin.documents import Documents
+from anabranch.admin.endpoints import Call
+from anabranch.policies import JsonDocument, TenantInfo, encode
+from anabranch.policies.paths import namespace_path
+from anabranch.testing.planted import original, planted
+
+_DOCUMENTS = "anabranch.admin.documents:Documents"
+
+
+@planted("tenants_of_unknown_clusters", target="anabranch.admin.tenants:_checked")
+async def tenants_of_unknown_clusters(call: Call) -> TenantInfo:
+    """Nobody looks whether the clusters of a tenant exist."""
+    return call.document(TenantInfo)
+
+
+@planted("clusters_show_their_secrets", target="anabranch.admin.clusters:without_secrets")
+def clusters_show_their_secrets(shown: dict[str, Any]) -> dict[str, Any]:
+    """The document of a cluster is shown as it is stored."""
+    return shown
+
+
+@planted("namespaces_are_created_twice", target=f"{_DOCUMENTS}.create")
+async def namespaces_are_created_twice(self: Documents, path: str, document: JsonDocument) -> bool:
+    """A namespace that exists is begun anew, and its policies are gone."""
+    if path == namespace_path("t1/n1"):
+        await self.store.put(path, encode(document))
+        return True
+    made: bool = await original("namespaces_are_created_twice")(self, path, document)
+    return made
+
+
+@planted("grants_are_not_taken_back", target="anabranch.admin.namespaces:_change_grants")
+async def grants_are_not_taken_back(call: Call, **changes: Any) -> None:
+    """What a role may do is only ever added to."""
+
+    def kept(alter: Any) -> Any:
+        return lambda old: {**old, **alter(old)}
+
+    await original("grants_are_not_taken_back")(
+        call, **{name: kept(alter) for name, alter in changes.items()}
+    )
+
+
+@planted("policies_are_not_stored", target="anabranch.admin.namespace_policies:_store")
+async def policies_are_not_stored(call: Call, policy: Any, value: Any) -> None:
+    """A policy is answered as set, and forgotten."""
+    del policy, value
+    await namespaces_module.existing(call)
+
+
+@planted("partitions_may_become_fewer", target="anabranch.admin.topics:_enough")
+def partitions_may_become_fewer(count: int, present: int) -> None:
+    """Partitions with messages in them are forgotten."""
+    del count, present
+
+
+@planted("subscriptions_are_created_twice", target="anabranch.admin.subscriptions:_is_new")
+def subscriptions_are_created_twice(topic: Any, name: str) -> bool:
+    """A subscription that exists is moved by whoever creates it again."""
+    del topic, name
+    return True
+
+
+@planted("brokers_know_no_leader", target="anabranch.admin.brokers:own_id")
+def brokers_know_no_leader(call: Call) -> str:
+    """A broker does not know its own name."""
+    del call
+    return ""
