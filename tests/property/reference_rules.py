@@ -250,6 +250,25 @@ def divergent_place(h: History) -> Said:
     )
 
 
+def split_ownership(h: History) -> Said:
+    receipts = [
+        (index, r, r.place)
+        for index, r in enumerate(h.records)
+        if isinstance(r, Sent) and r.outcome is Outcome.OK and r.place is not None
+    ]
+    found: list[Found] = []
+    for index, r, place in receipts:
+        begun = min(s.t for s in h.sends(name(r)))
+        later = [
+            other.t
+            for before, other, at in receipts
+            if before < index and at.partition == place.partition and at.ledger > place.ledger
+        ]
+        if any(t < begun for t in later):
+            found.append(("C13", name(r), None))
+    return Said(found)
+
+
 def cursor_regress(h: History) -> Said:
     found: list[Found] = []
     for index, r in enumerate(h.records):
@@ -328,5 +347,6 @@ RULES = {
     "C7": place_order,
     "C8": divergent_place,
     "C11": cursor_regress,
+    "C13": split_ownership,
     "C14": stuck,
 }

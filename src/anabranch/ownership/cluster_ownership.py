@@ -95,9 +95,12 @@ class ClusterOwnership:
         if lock is not None:
             lock.check()
             return
-        owner = await self._other_owner(bundle) or self._given_to(bundle)
-        if owner is None:
-            owner = await self._take(bundle)
+        owner = await self._other_owner(bundle)
+        if owner is not None:
+            # The client may have been sent by that very owner, and be faster than the watch.
+            self._owners.invalidate(bundle.path)
+            owner = await self._other_owner(bundle)
+        owner = owner or self._given_to(bundle) or await self._take(bundle)
         if owner.broker_id != self.me.broker_id:
             raise Fenced(
                 f"Namespace bundle for topic ({topic}) not served by this instance: "

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from anabranch.errors import BadVersion, ConfigError, FormatError
+from anabranch.errors import BadVersion, ConfigError, FormatError, OutcomeUnknown
 from anabranch.metadata.store import ABSENT, Expected, MetadataStore
 from anabranch.ownership.bundles import equal_boundaries
 from anabranch.runtime import Runtime
@@ -88,8 +88,8 @@ async def _bring_about(
             return Done(path, what)
         try:
             await store.put(path, value, expected)
-        except BadVersion:
-            continue
+        except (BadVersion, OutcomeUnknown):
+            continue  # the next look shows what came of it
         return Done(path, what)
     raise BadVersion(f"{path} is being changed by others all the time")
 

@@ -11,6 +11,7 @@ from anabranch.verify.cursor_rules import AckedAgain, CursorRegress
 from anabranch.verify.facts import Facts, News
 from anabranch.verify.message_rules import AbortedRead, Lost, Phantom, StoredTwice
 from anabranch.verify.order_rules import DivergentPlace, KeyOrder, PlaceOrder, Stuck
+from anabranch.verify.ownership_rules import SplitOwnership
 from anabranch.verify.records import Record
 from anabranch.verify.rule import Handler, Rule
 
@@ -24,6 +25,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     PlaceOrder,
     DivergentPlace,
     CursorRegress,
+    SplitOwnership,
     Stuck,
 )
 

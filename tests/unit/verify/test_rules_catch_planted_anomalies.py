@@ -59,7 +59,8 @@ def test_clean_run_is_clean() -> None:
     assert verdict.counts["acknowledged"] == 3
     checked = {rule.id: rule.checked for rule in verdict.rules}
     assert checked == {
-        "C1": 3, "C2": 3, "C3": 0, "C4": 3, "C5": 0, "C6": 3, "C7": 3, "C8": 3, "C11": 0, "C14": 3,
+        "C1": 3, "C2": 3, "C3": 0, "C4": 3, "C5": 0, "C6": 3, "C7": 3, "C8": 3, "C11": 0,
+        "C13": 3, "C14": 3,
     }  # fmt: skip
 
 
@@ -265,6 +266,32 @@ def test_two_messages_at_one_place_diverge() -> None:
     arrival = delivered(1, producer=1, entry=2)
     finding = only_violation(judged([*clean_run()[:-1], *other, arrival, DRAINED]), "C8")
     assert finding.places == (Place(-1, 1, 2, -1),)
+
+
+def in_ledgers(*stored: tuple[int, float, float]) -> list[Record]:
+    """Messages by the ledger they are in, and when they were sent and acknowledged."""
+    sends, receipts, arrivals = [], [], []
+    for seq, (ledger, begun, ended) in enumerate(stored, start=4):
+        place = Place(-1, ledger, seq, -1)
+        sends.append(sent(seq, producer=seq)._replace(t=begun))
+        receipts.append(Sent(seq, 0, seq, Outcome.OK, place, t=ended))
+        arrivals.append(delivered(seq, producer=seq)._replace(place=place))
+    timed = sorted([*sends, *receipts], key=lambda record: record.t)
+    return [*clean_run()[:-1], *timed, *arrivals, DRAINED]
+
+
+@pytest.mark.goal("check.C13", part="rule", broken_by="late_owners_are_believed")
+def test_what_is_sent_after_a_later_ledger_was_written_cannot_be_in_an_earlier_one() -> None:
+    verdict = judged(in_ledgers((8, 200.0, 200.1), (9, 200.2, 200.3), (8, 200.4, 200.5)))
+    finding = only_violation(verdict, "C13")
+    assert finding.message == (6, 0, 6)
+    assert "ledger 9 had a receipt" in finding.detail
+
+
+@pytest.mark.goal("check.C13", part="rule", broken_by="late_receipts_are_blamed")
+def test_a_receipt_may_come_late_for_what_was_sent_in_time() -> None:
+    verdict = judged(in_ledgers((8, 200.0, 200.1), (9, 200.2, 200.3), (8, 200.25, 200.5)))
+    assert broken_rules(verdict) == set()
 
 
 def waiting(seconds: float, *around: Event) -> list[Record]:

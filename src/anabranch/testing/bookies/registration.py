@@ -10,8 +10,8 @@ from anabranch.errors import (
     SessionExpired,
     Unreachable,
 )
-from anabranch.metadata.served.client import ServedStore
-from anabranch.metadata.store import ABSENT, SessionEvent
+from anabranch.metadata.factory import open_store
+from anabranch.metadata.store import ABSENT, MetadataStore, SessionEvent
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 
@@ -54,26 +54,24 @@ class Registration:
             else:
                 await self._wake.wait()
 
-    async def _connect(self) -> ServedStore:
+    async def _connect(self) -> MetadataStore:
         while True:
             try:
-                return await ServedStore.open(
-                    self._runtime, self._url, session_timeout_s=self._timeout_s
-                )
+                return await open_store(self._url, self._runtime, session_timeout_s=self._timeout_s)
             except Unreachable:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _listen(self, store: ServedStore) -> None:
+    async def _listen(self, store: MetadataStore) -> None:
         async for event in store.session_events():
             if event is SessionEvent.SESSION_REESTABLISHED:
                 self._wake.set()
 
-    async def _show(self, store: ServedStore, path: str) -> None:
+    async def _show(self, store: MetadataStore, path: str) -> None:
         node = await store.get(path)
         if node is None or not node.stat.created_by_self:
             await store.put(path, b"", ABSENT, ephemeral=True)
 
-    async def _hide(self, store: ServedStore, path: str) -> None:
+    async def _hide(self, store: MetadataStore, path: str) -> None:
         node = await store.get(path)
         if node is not None and node.stat.created_by_self:
             try:

@@ -5,7 +5,7 @@ their leader, are cut off from it, stop, crash, and end connections within an an
 """
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -39,9 +39,15 @@ class ModelBackend(ModelledBackend[ModelServer]):
 
     fencing = Fencing.SERVER
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        timeouts_s: Sequence[float] = (1.0, 3.0),
+        lost_answers_max: float = 0.02,
+    ) -> None:
         rng = world.rng("zookeeper")
-        timeout_s = rng.choice((1.0, 3.0))
+        timeout_s = rng.choice(timeouts_s)
         members = rng.choice((1, 3))
         nature = Nature(
             members=members,
@@ -50,7 +56,7 @@ class ModelBackend(ModelledBackend[ModelServer]):
             election_s=rng.choice((0.1, 1.0)),
             patience_s=rng.choice((1.0, 5.0)),
             rate=rng.uniform(0.99, 1.01),
-            lost_answers=rng.choice((0.0, 0.005, 0.02)),
+            lost_answers=min(rng.choice((0.0, 0.005, 0.02)), lost_answers_max),
         )
         names = [f"zk{number}" for number in range(1, members + 1)]
         super().__init__(world, timeout_s, names, PORT)

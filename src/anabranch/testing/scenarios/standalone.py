@@ -73,8 +73,9 @@ async def serve(runtime: Runtime, story: "Story") -> None:
 class Story:
     """What happened, as the clients saw it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, url: str = URL) -> None:
         self.world = world
+        self.url = url
         self.records: list[Record] = []
         self.acknowledged: set[tuple[int, int]] = set()
         """Sends that were answered."""
@@ -113,7 +114,7 @@ class Story:
 
 async def produce(story: Story, runtime: Runtime, number: int) -> None:
     """Publish and note every outcome."""
-    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    client = Client(story.url, runtime, on_failure=story.fail, open_timeout_s=None)
     producer = await client.producer(
         TOPIC,
         name=f"producer-{number}",
@@ -167,7 +168,7 @@ async def produce(story: Story, runtime: Runtime, number: int) -> None:
 
 async def consume(story: Story, runtime: Runtime, name: str, subscription: str) -> None:
     """Receive and acknowledge until told to stop by being crashed."""
-    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    client = Client(story.url, runtime, on_failure=story.fail, open_timeout_s=None)
     kind = SubscriptionType.EXCLUSIVE if subscription == ORDERED else SubscriptionType.SHARED
     consumer = await client.consumer(
         TOPIC,
@@ -203,14 +204,14 @@ async def consume(story: Story, runtime: Runtime, name: str, subscription: str) 
 
 async def read(story: Story, runtime: Runtime) -> None:
     """Read the topic, here and there, until told to stop by being crashed."""
-    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    client = Client(story.url, runtime, on_failure=story.fail, open_timeout_s=None)
     reader = await client.reader(TOPIC, queue_messages=20)
     await wander(reader, SeenInOrder(story.stored, story.held), runtime, story.world.reach)
 
 
 async def read_once_more(story: Story, runtime: Runtime) -> None:
     """Read what is left from the first message to the last; none may be missing at the end."""
-    client = Client(URL, runtime, on_failure=story.fail, open_timeout_s=None)
+    client = Client(story.url, runtime, on_failure=story.fail, open_timeout_s=None)
     seen = SeenInOrder(story.stored, story.held)
     is_empty = await read_all(await client.reader(TOPIC, queue_messages=20), seen)
     await client.close()
