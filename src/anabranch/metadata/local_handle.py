@@ -249,9 +249,11 @@ class LocalHandle:
         """See `MetadataStore.moment`."""
         return await self.revision()
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         """See `MetadataStore.export`."""
-        del access  # there are none here
+        del access, values  # there are none of the first, and the second cost little
         self._check_open()
         return self._export(check_path(prefix))
 

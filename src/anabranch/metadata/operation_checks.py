@@ -46,18 +46,21 @@ def check_record(record: Record, *, holds_access: bool = False) -> None:
     Raises:
         InputError: naming it.
     """
-    if record.access and not holds_access:
+    path, value, version, created_ms, modified_ms, sequence, _, indexes, access = record
+    if access and not holds_access:
         raise InputError(
-            f"{record.path} has access rights, which this store does not hold: restore it without "
+            f"{path} has access rights, which this store does not hold: restore it without "
             "them only if everybody who reaches the store may read and write it"
         )
-    check_path(record.path)
-    _check_value(record.path, record.value)
-    _check_indexes(record.path, record.indexes)
-    if not (0 <= record.native_version < _NUMBER_END and 0 <= record.next_sequence < _NUMBER_END):
-        raise InputError(f"{record.path}: a version or sequence number that no store gives out")
-    if not (abs(record.created_ms) < _NUMBER_END and abs(record.modified_ms) < _NUMBER_END):
-        raise InputError(f"{record.path}: a time that is none")
+    check_path(path)
+    if len(value) > limits.METADATA_VALUE_BYTES_MAX:
+        _check_value(path, value)
+    if indexes:
+        _check_indexes(path, indexes)
+    if not (0 <= version < _NUMBER_END and 0 <= sequence < _NUMBER_END):
+        raise InputError(f"{path}: a version or sequence number that no store gives out")
+    if not (-_NUMBER_END < created_ms < _NUMBER_END and -_NUMBER_END < modified_ms < _NUMBER_END):
+        raise InputError(f"{path}: a time that is none")
 
 
 def _check_value(path: str, value: bytes) -> None:

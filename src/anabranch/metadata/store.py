@@ -302,10 +302,13 @@ class MetadataStore(Protocol):
         """Return once reads of this handle show every write that was answered before the call."""
         ...
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         """Every node at or below `prefix` as of one moment, parents first, in bounded memory.
 
-        With `access` false, without access rights, which some stores read one by one.
+        With `access` false, without access rights, which some stores read one by one. With `values`
+        false, values and indexes are of no interest, and may be left out.
         """
         ...
 

@@ -34,6 +34,8 @@ class EventHistory:
         self._events_max = events_max
         self._parked: list[Watch] = []
         self._listeners: dict[Callable[[], None], None] = {}
+        self.watched = False
+        """Whether anybody ever read along."""
 
     @property
     def end_number(self) -> int:
@@ -67,11 +69,13 @@ class EventHistory:
         self, prefix: str, since: Revision | None, readership: Readership | None = None
     ) -> "Watch":
         """Read along from the next change on, or from the one after `since`."""
+        self.watched = True
         number = self.end_number if since is None else self.number_after(since)
         return Watch(self, prefix, number, readership or Readership())
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call a function, which must not change this, after every change."""
+        self.watched = True
         self._listeners[listener] = None
 
     def unlisten(self, listener: Callable[[], None]) -> None:

@@ -77,7 +77,9 @@ class RightsStore(MemoryStore):
         self._guarded = guarded
         self.asked: list[bool] = []
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         self.asked.append(access)
         return self._with_rights(super().export(prefix), access)
 

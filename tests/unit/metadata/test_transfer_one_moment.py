@@ -51,7 +51,9 @@ class LiveStore(MemoryStore):
         async for event in super().changed_since(known, prefix):
             yield event
 
-    async def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:  # type: ignore[override]
+    async def export(  # type: ignore[override]
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         self.exports += 1
         turn = self.exports
         paths = [record.path async for record in super().export(prefix)]

@@ -24,7 +24,9 @@ LEVELS = replace(EVERYTHING, path_order=False)
 class LevelStore(MemoryStore):
     """A memory store that exports level by level."""
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         return self._by_level(prefix)
 
     async def _by_level(self, prefix: str) -> AsyncIterator[Record]:

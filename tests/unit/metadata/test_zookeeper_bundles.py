@@ -9,12 +9,13 @@ import pytest
 from anabranch.errors import ProtocolError, Unreachable
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.connection import Call, ServerConnection
-from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Change, Code, Refusal
+from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Change, Code, Refusal, ZStat
 
 WELCOME = struct.pack(">iiqi16sb", 0, 30_000, 7, 16, bytes(16), 0)
 STAT = bytes(68)
 OPEN = requests.acls(OPEN_ACL) + STAT
 READER = (Acl(1, "ip", "::1"),)
+NUMBERS = ZStat(*[0] * 11)
 PATHS = ("/a", "/b", "/c")
 
 
@@ -92,10 +93,32 @@ async def test_each_is_a_request_and_all_are_one_answer() -> None:
     assert connection.unanswered == 1
     connection.data_received(reply(3, requests.acls(READER) + STAT, zxid=9))
     first, second, third = call.answer.result()
-    assert (first, third) == (OPEN_ACL, READER)
+    assert (first, third) == ((OPEN_ACL, NUMBERS), (READER, NUMBERS))
     assert isinstance(second, Refusal)
     assert second.code == Code.NO_NODE
     assert (call.zxid, listener.zxids, connection.unanswered) == (9, [9], 0)
+
+
+async def test_answers_may_come_in_any_pieces() -> None:
+    path = struct.pack(">i", 1) + b"/"
+    answers = reply(1) + reply(2) + reply(3, b"", error=Code.NO_NODE) + reply(4, path)
+    for size in (1, 7, len(reply(1)) - 1, len(reply(1)) + 1, len(answers)):
+        connection, _, _ = await opened()
+        calls = [Call(requests.get_acls(PATHS), 0.0, None), Call(requests.sync("/"), 0.0, None)]
+        connection.send(calls)
+        for start in range(0, len(answers), size):
+            connection.data_received(answers[start : start + size])
+        assert [type(one) for one in calls[0].answer.result()] == [tuple, tuple, Refusal]
+        assert calls[1].answer.result() == "/"
+        assert connection.unanswered == 0
+
+
+async def test_numbers_of_a_bundle_follow_each_other_where_numbers_begin_anew() -> None:
+    connection, _, _ = await opened()
+    connection._last_xid = 2**31 - 3  # two more would do, three are needed
+    call = asked(connection)
+    connection.data_received(reply(1) + reply(2) + reply(3))
+    assert call.answer.result() == [(OPEN_ACL, NUMBERS)] * 3
 
 
 async def test_others_keep_their_turn() -> None:
@@ -107,7 +130,7 @@ async def test_others_keep_their_turn() -> None:
     connection.send(calls)
     path = struct.pack(">i", 1) + b"/"
     connection.data_received(reply(1, path) + reply(2) + reply(3) + reply(4) + reply(5, path))
-    assert [call.answer.result() for call in calls] == ["/", [OPEN_ACL] * 3, "/"]
+    assert [call.answer.result() for call in calls] == ["/", [(OPEN_ACL, NUMBERS)] * 3, "/"]
 
 
 async def test_a_broken_connection_gives_all_of_it_back_once() -> None:
@@ -119,7 +142,7 @@ async def test_a_broken_connection_gives_all_of_it_back_once() -> None:
     another, _, _ = await opened()
     another.send([left])
     another.data_received(reply(1) + reply(2) + reply(3))
-    assert call.answer.result() == [OPEN_ACL] * 3, "it began anew"
+    assert call.answer.result() == [(OPEN_ACL, NUMBERS)] * 3, "it began anew"
 
 
 @pytest.mark.parametrize("wrong", [OPEN + b"\0", OPEN[:-1], b"", reply(9)])

@@ -123,6 +123,8 @@ class Feed:
         """Nodes without an owner that were seen lately, and not told to be deleted since."""
         self.deletions = 0
         """How many were told: what was read before one may be out of date."""
+        self.bulk_writers = 0
+        """How many write whole trees, each change of which only those need to know who watch."""
         self._settled = [-1] * len(links)
         self._known: OrderedDict[tuple[str, int], Revision] = OrderedDict()
         self._wanted: dict[tuple[str, int], list[asyncio.Future[Revision]]] = {}
@@ -242,6 +244,9 @@ class Feed:
         self.history.forget(self.begin)
 
     def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
+        if self.bulk_writers and not self.history.watched:
+            self._pass_over(place, batch)
+            return
         entries = in_order(batch)
         events = _events(self.epoch, self._position.offsets, place, batch.offset, entries)
         self._offsets[place] = batch.offset
@@ -254,6 +259,19 @@ class Feed:
             else:
                 self._learn((event.path, entry.version), event.revision)
         self.history.publish(events)
+
+    def _pass_over(self, place: int, batch: pb.NotificationBatch) -> None:
+        """Note what was written, and let those who ask later what happened find a gap."""
+        self._offsets[place] = batch.offset
+        self._begin_here()
+        for entry in batch.notifications:
+            kind = entry.value.type
+            if kind in _PUTS:
+                self._learn((entry.key, entry.value.version_id), self.begin)
+            elif kind == pb.KEY_DELETED:
+                self.deleted(entry.key)
+            else:
+                self._forget()
 
     def _learn(self, write: tuple[str, int], revision: Revision) -> None:
         self._known[write] = revision

@@ -13,11 +13,14 @@ from google.protobuf.message import DecodeError, Message
 from anabranch import limits
 from anabranch.errors import ProtocolError
 from anabranch.generated import oxia_client_pb2 as pb
+from anabranch.metadata.oxia.encoding import Puts
 from anabranch.metadata.oxia.keys import is_path
 
 SERVICE: Final = "/io.oxia.proto.v1.OxiaClient/"
 ABSENT_VERSION: Final = -1
 WriteOperation = pb.PutRequest | pb.DeleteRequest | pb.DeleteRangeRequest
+Whole = pb.WriteRequest | Puts
+"""A request that was made by whoever writes."""
 WriteAnswer = pb.PutResponse | pb.DeleteResponse | pb.DeleteRangeResponse
 M = TypeVar("M", bound=Message)
 
@@ -37,7 +40,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 class _Waiting(NamedTuple):
-    operation: WriteOperation | pb.WriteRequest
+    operation: WriteOperation | Whole
     owner: Any
 
 
@@ -74,16 +77,16 @@ class WriteQueue:
         """Let an operation wait; `owner` is who gets the answer."""
         self._waiting.append(_Waiting(operation, owner))
 
-    def add_whole(self, request: pb.WriteRequest, owner: Any) -> None:
+    def add_whole(self, request: Whole, owner: Any) -> None:
         """Let a request of several operations wait; its owner gets all answers in one."""
         self._waiting.append(_Waiting(request, owner))
 
-    def take(self) -> pb.WriteRequest | None:
+    def take(self) -> Whole | None:
         """The next request to send; None if nothing waits or enough is under way."""
         if not self._waiting or len(self._in_flight) >= limits.OXIA_REQUESTS_IN_FLIGHT_MAX:
             return None
         first = self._waiting[0].operation
-        if isinstance(first, pb.WriteRequest):
+        if isinstance(first, Whole):
             self._in_flight.append([self._waiting.popleft()])
             return first
         request = pb.WriteRequest(shard=self._shard)
@@ -92,7 +95,7 @@ class WriteQueue:
         size_bytes = rank = 0
         while self._waiting and len(taken) < limits.OXIA_REQUEST_OPERATIONS_MAX:
             operation = self._waiting[0].operation
-            if isinstance(operation, pb.WriteRequest):
+            if isinstance(operation, Whole):
                 break
             size_bytes += operation.ByteSize()
             if taken and (
@@ -125,9 +128,10 @@ class WriteQueue:
             raise ProtocolError("an answer to a write that was never sent")
         taken = self._in_flight[0]
         whole = taken[0].operation
-        if isinstance(whole, pb.WriteRequest):
-            if len(whole.puts) != len(response.puts):
-                raise ProtocolError(f"{len(response.puts)} answers to {len(whole.puts)} writes")
+        if isinstance(whole, Whole):
+            sent = len(whole.keys if isinstance(whole, Puts) else whole.puts)
+            if sent != len(response.puts):
+                raise ProtocolError(f"{len(response.puts)} answers to {sent} writes")
             self._in_flight.popleft()
             return [(taken[0].owner, response)]
         answers: list[WriteAnswer] = [*response.puts, *response.deletes, *response.delete_ranges]

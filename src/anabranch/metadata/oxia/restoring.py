@@ -18,13 +18,14 @@ from anabranch.metadata.entries import NOBODY
 from anabranch.metadata.operation_checks import check_record
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
+from anabranch.metadata.oxia.encoding import Puts
 from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.keys import children_range
 from anabranch.metadata.oxia.nodes import found_from
 from anabranch.metadata.oxia.requests import ABSENT_VERSION
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.metadata.oxia.writing import index_messages
-from anabranch.metadata.paths import ROOT, ancestors_of, parent_of
+from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.store import Record
 from anabranch.runtime.channels import CallFailed
 
@@ -35,7 +36,7 @@ _CHUNKS_UNDER_WAY_MAX = 4
 
 class _Chunk(NamedTuple):
     records: int
-    requests: list[pb.WriteRequest]
+    requests: list[Puts]
     answers: list[asyncio.Future[pb.WriteResponse]]
     """Of requests that set counts, and then of `requests`."""
 
@@ -55,6 +56,10 @@ class Restorer:
         self._under_way: deque[_Chunk] = deque()
         self.count = 0
 
+    def _shard_of(self, key: str) -> int:
+        assert self._client.shard_map is not None
+        return self._client.shard_map.shard_of(key)
+
     async def run(self, records: AsyncIterator[Record]) -> int:
         """Write all; see `MetadataStore.restore`."""
         chunk: list[Record] = []
@@ -64,6 +69,7 @@ class Restorer:
         if empty:
             kept = await asyncio.gather(*(link.any_in(("", "")) for link in self._client.links))
             self._untouched = not any(kept)
+        self._feed.bulk_writers += 1
         try:
             async for record in records:
                 check_record(record)
@@ -82,7 +88,10 @@ class Restorer:
         finally:
             left = [answer for chunk in self._under_way for answer in chunk.answers]
             await asyncio.gather(*left, return_exceptions=True)
-            await self._feed.catch_up_all()
+            try:
+                await self._feed.catch_up_all()
+            finally:
+                self._feed.bulk_writers -= 1
         return self.count
 
     async def _wait_for(self, under_way_max: int) -> None:
@@ -94,7 +103,7 @@ class Restorer:
         if look:
             chunk, conflict = await self._without_conflicts(chunk)
         await self._make_parents(chunk)
-        requests: dict[int, pb.WriteRequest] = {}
+        requests: dict[int, Puts] = {}
         counts: dict[int, pb.WriteRequest] = {}
         for record in chunk:
             self._add_record(requests, record)
@@ -107,19 +116,16 @@ class Restorer:
         if not self._untouched:
             await asyncio.gather(*map(self._keep_higher_counts, counts.values()))
         await self._push_all()
-        answers = [
-            self._client.links_by_number[shard].write(request)
-            for part in (counts, requests)
-            for shard, request in part.items()
-            if request.puts
-        ]
+        links = self._client.links_by_number
+        answers = [links[shard].write(request) for shard, request in counts.items() if request.puts]
+        answers += [links[shard].write(request) for shard, request in requests.items()]
         self._under_way.append(_Chunk(len(chunk), list(requests.values()), answers))
         await self._wait_for(0 if conflict is not None else _CHUNKS_UNDER_WAY_MAX)
         if conflict is not None:
             raise conflict
 
     def _add(self, requests: dict[int, pb.WriteRequest], put: pb.PutRequest) -> None:
-        shard = self._client.link_of(put.key).number
+        shard = self._shard_of(put.key)
         if shard not in requests:
             requests[shard] = pb.WriteRequest(shard=shard)
         requests[shard].puts.append(put)
@@ -128,9 +134,10 @@ class Restorer:
         found = await asyncio.gather(*chunk.answers)
         answers = found[len(found) - len(chunk.requests) :]
         for request, answer in zip(chunk.requests, answers, strict=True):
-            for put, outcome in zip(request.puts, answer.puts, strict=True):
+            for place, outcome in enumerate(answer.puts):
                 if outcome.status != pb.OK:
-                    raise ConflictError(f"{put.key} exists already: restore into an empty place")
+                    key = request.keys[place]
+                    raise ConflictError(f"{key} exists already: restore into an empty place")
         self.count += chunk.records
 
     async def _without_conflicts(
@@ -146,32 +153,26 @@ class Restorer:
                 )
         return chunk, None
 
-    def _add_record(self, requests: dict[int, pb.WriteRequest], record: Record) -> None:
-        path, value = record.path, record.value
-        changes = record.native_version
+    def _add_record(self, requests: dict[int, Puts], record: Record) -> None:
+        path, value, changes = record[:3]
         if not value:
             # Pulsar takes the next number of such a parent from its changes.
             changes = max(changes, record.next_sequence - 1)
-        shard = self._client.link_of(path).number
+        shard = self._shard_of(path)
         request = requests.get(shard)
         if request is None:
-            request = requests[shard] = pb.WriteRequest(shard=shard)
-        put = request.puts.add(
-            key=path,
-            value=value,
-            expected_version_id=ABSENT_VERSION,
-            override_modifications_count=changes,
-        )
-        if record.indexes:
-            put.secondary_indexes.extend(index_messages(record.indexes))
-        self._number(put, shard, changes)
+            request = requests[shard] = Puts(shard)
+        version = self._number(shard, changes)
+        request.add(path, value, version, changes, index_messages(record.indexes))
         self._know(path)
 
-    def _number(self, request: pb.PutRequest, shard: int, number: int) -> None:
-        if number <= limits.OXIA_PRESERVED_VERSION_MAX:
-            request.override_version_id = number
-            if number > self._largest.get(shard, -1):
-                self._largest[shard] = number
+    def _number(self, shard: int, number: int) -> int | None:
+        """Oxia's own number for a node that was changed so often; None if it is to find one."""
+        if number > limits.OXIA_PRESERVED_VERSION_MAX:
+            return None
+        if number > self._largest.get(shard, -1):
+            self._largest[shard] = number
+        return number
 
     def _know(self, path: str) -> None:
         self._there[path] = None
@@ -179,17 +180,18 @@ class Restorer:
             del self._there[next(iter(self._there))]
 
     async def _make_parents(self, chunk: list[Record]) -> None:
-        own = {record.path for record in chunk}
         wanted: dict[str, str] = {}
+        own = {record.path for record in chunk}
         last = ""
         for record in chunk:
-            parent = parent_of(record.path) if record.path != ROOT else ROOT
+            path = record.path
+            parent = path[: path.rindex("/")]
             if parent == last:
                 continue  # all that is above was looked at for the one before
             last = parent
-            for ancestor in ancestors_of(record.path):
+            for ancestor in ancestors_of(path):
                 if ancestor not in self._there and ancestor not in own:
-                    wanted[ancestor] = record.path
+                    wanted[ancestor] = path
         answers = await asyncio.gather(*(self._client.get(path, value=False) for path in wanted))
         missing: list[str] = []
         for (path, child), answer in zip(wanted.items(), answers, strict=True):
@@ -201,9 +203,12 @@ class Restorer:
             self._know(path)
         writes = []
         for path in missing:
-            request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
-            self._number(request, self._client.link_of(path).number, 0)
-            writes.append(request)
+            number = self._number(self._shard_of(path), 0)
+            writes.append(
+                pb.PutRequest(
+                    key=path, expected_version_id=ABSENT_VERSION, override_version_id=number
+                )
+            )
         await self._push_all()
         await asyncio.gather(*map(self._client.write, writes))
 

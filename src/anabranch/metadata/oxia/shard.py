@@ -15,7 +15,7 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.generated import oxia_client_pb2 as pb
-from anabranch.metadata.oxia.requests import SERVICE, M, WriteOperation, WriteQueue, parse
+from anabranch.metadata.oxia.requests import SERVICE, M, Whole, WriteOperation, WriteQueue, parse
 from anabranch.runtime.channels import CallFailed, Channel, Exchange, Replies
 from anabranch.runtime.tasks import Tasks
 
@@ -242,7 +242,7 @@ class ShardLink:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def write(self, operation: WriteOperation | pb.WriteRequest) -> asyncio.Future[Any]:
+    def write(self, operation: WriteOperation | Whole) -> asyncio.Future[Any]:
         """Send an operation, or puts made a request already, after those before it.
 
         The answer is the server's; `OutcomeUnknown` if it was sent and not answered,
@@ -252,7 +252,7 @@ class ShardLink:
         if self.over is not None:
             _settle(future, self.over)
             return future
-        if isinstance(operation, pb.WriteRequest):
+        if isinstance(operation, Whole):
             self._queue.add_whole(operation, future)
         else:
             self._queue.add(operation, future)

@@ -224,9 +224,11 @@ class OxiaStore:
         await self.sync()
         return self._shards.present.feed.here
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
-        del access  # there are none here
+        del access, values  # there are none of the first, and the second cost little
         self._check_open()
         check_path(prefix)
         return self._shards.stream(lambda present: present.scanner.export(prefix))

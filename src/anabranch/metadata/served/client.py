@@ -202,9 +202,11 @@ class ServedStore:
         """See `MetadataStore.moment`."""
         return await self.revision()
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         """See `MetadataStore.export`; `Unreachable` if the connection is lost on the way."""
-        del access  # there are none here
+        del access, values  # there are none of the first, and the second cost little
         self._check_open()
         return self._export(check_path(prefix))
 

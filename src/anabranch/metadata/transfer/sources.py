@@ -52,6 +52,10 @@ class RecordSource(Protocol):
         """The nodes."""
         ...
 
+    def outlines(self) -> AsyncIterator[Record]:
+        """The nodes, but values and indexes may be missing: which are there, and who may what."""
+        ...
+
     def read_access(self, wanted: bool) -> None:
         """Whether access rights are to be read from now on; in the beginning they are."""
         ...
@@ -83,14 +87,22 @@ class StoreSource:
         self._sorting = sorting
         self.identity = shown(url)
         self.prefix = check_path(prefix)
-        self.may_have_acls = keeping.access
+        skipped = keeping.ensemble is not None and not keeping.ensemble.exports_access
+        self.may_have_acls = keeping.access and not skipped
         self.is_of_one_moment = keeping.one_moment
         self._store = store
         self._reads_access = True
 
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
-        records = self._store.export(self.prefix, access=self._reads_access)
+        return self._ordered(self._store.export(self.prefix, access=self._reads_access))
+
+    def outlines(self) -> AsyncIterator[Record]:
+        """See `RecordSource.outlines`."""
+        access = self._reads_access
+        return self._ordered(self._store.export(self.prefix, access=access, values=False))
+
+    def _ordered(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
         if self._sorting is not None:
             records = self._sorting.in_path_order(records, self._keeping)
         return _some(records, self.prefix, self.identity)
@@ -126,6 +138,10 @@ class FileSource:
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
         return _some(self._within(), self.prefix, self.identity)
+
+    def outlines(self) -> AsyncIterator[Record]:
+        """See `RecordSource.outlines`: a file is read whole."""
+        return self.records()
 
     def read_access(self, wanted: bool) -> None:
         """See `RecordSource.read_access`: a file has them beside the rest."""

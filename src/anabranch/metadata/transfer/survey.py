@@ -112,7 +112,9 @@ async def survey(
     paths: list[str] = []
     nodes = value_bytes = 0
     summing = Summing()
-    async for record in source.records():
+    # How large a node is matters only to some.
+    whole = digest or keeping.refuses_some
+    async for record in source.records() if whole else source.outlines():
         if record.session is not None:
             found.ephemerals += 1
             continue

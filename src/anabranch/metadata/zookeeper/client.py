@@ -21,7 +21,14 @@ from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
 from anabranch.metadata.zookeeper.link import Link
 from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Change, Code, Part, Refusal, ZStat
-from anabranch.metadata.zookeeper.requests import CREATOR_ACL, Flag, Request, WatchMode
+from anabranch.metadata.zookeeper.requests import (
+    CREATOR_ACL,
+    Flag,
+    Request,
+    Rights,
+    Value,
+    WatchMode,
+)
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Tls
 
@@ -165,10 +172,6 @@ class ZooKeeperClient:
         """A part of `multi_read` that asks for value and stat."""
         return requests.read_part(self.full(path))
 
-    def read_values(self, paths: Sequence[str]) -> list[bytes]:
-        """Such parts for many paths."""
-        return requests.value_parts(self._all_full(paths))
-
     def _all_full(self, paths: Sequence[str]) -> Sequence[str]:
         if not self._prefix:
             return paths
@@ -240,9 +243,14 @@ class ZooKeeperClient:
         """Access rights and stat."""
         return await self.send(requests.get_acl(self.full(path)))
 
-    def begin_acls(self, paths: Sequence[str]) -> asyncio.Future[list[tuple[Acl, ...] | Refusal]]:
+    def begin_acls(self, paths: Sequence[str]) -> asyncio.Future[list[Rights | Refusal]]:
         """Ask for the access rights of many nodes; each answer may be why there are none."""
         return self.begin(requests.get_acls(self._all_full(paths)))
+
+    def begin_values(self, paths: Sequence[str]) -> list[asyncio.Future[list[Value | Refusal]]]:
+        """Ask for the values of many nodes, with as few requests as the size allows."""
+        pages = self._read_pages(requests.value_parts(self._all_full(paths)))
+        return [self.begin(requests.get_values(page)) for page in pages]
 
     async def set_acl(
         self, path: str, acl: Sequence[Acl], version: int = requests.ANY_VERSION

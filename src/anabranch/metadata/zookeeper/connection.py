@@ -30,6 +30,8 @@ from anabranch.telemetry import get_logger
 
 _LENGTH: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">iii")
+_ANSWER: Final = struct.Struct(">iiqi")
+"""The length of an answer, and its header."""
 _XID_END: Final = 2**31 - 1
 _log: Final = get_logger("zookeeper")
 
@@ -107,6 +109,8 @@ class ServerConnection:
         self._identities = 0
         self._listener = listener
         self._sent: deque[tuple[int, Call]] = deque()
+        """A bundle is one of them, with the number of its first request."""
+        self._unanswered = 0
         self._last_xid = 0
         self._buffer = bytearray()
         self._connection: Connection | None = None
@@ -123,7 +127,7 @@ class ServerConnection:
             return
         changes: list[Change] = []
         try:
-            for frame in self._frames(data):
+            for frame in self._frames(data, changes):
                 self._take(frame, changes)
         except AnabranchError as error:
             _log.warning("zookeeper_broke_rules", reason=str(error))
@@ -151,7 +155,7 @@ class ServerConnection:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _frames(self, data: bytes) -> Iterator[bytes]:
+    def _frames(self, data: bytes, changes: list[Change]) -> Iterator[bytes]:
         if self._buffer:
             self._buffer += data
             if len(self._buffer) < self._wanted_bytes():
@@ -172,6 +176,8 @@ class ServerConnection:
                     break
                 at = start + length
                 yield data[start:at]
+                if self._sent and self._sent[0][1].request.bundle and not changes:
+                    at = self._take_bundled(data, at, end)
         finally:
             self._buffer += data[at:]
 
@@ -207,11 +213,14 @@ class ServerConnection:
             self._answer(xid, zxid, error, reader)
 
     def _answer(self, xid: int, zxid: int, error: int, reader: Reader) -> None:
-        if not self._sent or self._sent[0][0] != xid:
+        first, call = self._sent[0] if self._sent else (0, None)
+        if call is None or xid != first + len(call.bundled):
             raise ProtocolError(f"an answer to request {xid} does not come in its turn")
-        call = self._sent[0][1]
         if call.request.bundle:
-            self._answer_bundled(call, zxid, error, reader)
+            call.bundled.append(_bundled(call.request, error, reader))
+            self._unanswered -= 1
+            if len(call.bundled) == len(call.request.bundle):
+                self._settle(call, zxid, 0, call.bundled)
             return
         result: Any
         if error and not (reader.left and call.request.code == Op.MULTI):
@@ -220,6 +229,10 @@ class ServerConnection:
             result = call.request.read(reader)
             reader.end()
             error = 0
+        self._unanswered -= 1
+        self._settle(call, zxid, error, result)
+
+    def _settle(self, call: Call, zxid: int, error: int, result: Any) -> None:
         self._sent.popleft()
         call.zxid = zxid
         self._listener.answered(zxid)
@@ -230,24 +243,34 @@ class ServerConnection:
         else:
             call.answer.set_result(result)
 
-    def _answer_bundled(self, call: Call, zxid: int, error: int, reader: Reader) -> None:
-        if error:
-            call.bundled.append(Refusal(error))
-        else:
-            call.bundled.append(call.request.read(reader))
-            reader.end()
-        self._sent.popleft()
-        if len(call.bundled) < len(call.request.bundle):
-            return
-        call.zxid = zxid
-        self._listener.answered(zxid)
-        if not call.answer.done():
-            call.answer.set_result(call.bundled)
+    def _take_bundled(self, data: bytes, at: int, end: int) -> int:
+        """Take the answers to a bundle that follow each other, since whole trees are asked for so.
+
+        Returns where something else begins, or an answer that is not whole.
+        """
+        first, call = self._sent[0]
+        request, found = call.request, call.bundled
+        missing = len(request.bundle) - len(found)
+        before = missing
+        while missing and end - at >= _ANSWER.size:
+            length, xid, zxid, error = _ANSWER.unpack_from(data, at)
+            stop = at + _LENGTH.size + length
+            if xid != first + len(found) or length < HEADER.size or stop > end:
+                break
+            frame = data[at + _LENGTH.size : stop]
+            found.append(_bundled(request, error, Reader(frame, HEADER.size)))
+            at = stop
+            missing -= 1
+        self._unanswered -= before - missing
+        if not missing:
+            self._settle(call, zxid, 0, found)
+        return at
 
     def _fail_first(self, error: AnabranchError) -> None:
         # The bytes that cannot be read answer the first request: asked again, they come again.
         if self._sent:
             _, call = self._sent.popleft()
+            self._unanswered -= max(1, len(call.request.bundle) - len(call.bundled))
             if call.request.writes:
                 call.lose(str(error))
             else:
@@ -287,7 +310,7 @@ class ServerConnection:
     @property
     def unanswered(self) -> int:
         """Requests under way."""
-        return len(self._sent)
+        return self._unanswered
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send requests with one write."""
@@ -295,12 +318,15 @@ class ServerConnection:
         pieces: list[bytes] = []
         xid = self._last_xid
         for call in calls:
-            code, body = call.request.code, call.request.body
-            for one in call.request.bundle or (body,):
-                xid = 1 if xid == _XID_END else xid + 1
-                pieces.append(_REQUEST.pack(len(one) + 8, xid, code))
-                pieces.append(one)
-                self._sent.append((xid, call))
+            code, bodies = call.request.code, call.request.bundle or (call.request.body,)
+            if xid > _XID_END - len(bodies):
+                xid = 0
+            self._sent.append((xid + 1, call))
+            self._unanswered += len(bodies)
+            for body in bodies:
+                xid += 1
+                pieces.append(_REQUEST.pack(len(body) + 8, xid, code))
+                pieces.append(body)
             call.sent = True
         self._last_xid = xid
         self._connection.write(b"".join(pieces))
@@ -315,11 +341,12 @@ class ServerConnection:
 
     def take_unanswered(self) -> list[Call]:
         """The requests that this connection will not answer any more, in order."""
-        found = dict.fromkeys(call for _, call in self._sent)  # a bundle is there many times
+        found = [call for _, call in self._sent]
         self._sent.clear()
+        self._unanswered = 0
         for call in found:
             call.bundled = []
-        return list(found)
+        return found
 
     def _end(self, reason: AnabranchError | None = None) -> None:
         for waiting in (self.welcome, self.authenticated):
@@ -328,3 +355,12 @@ class ServerConnection:
                 waiting.exception()
         if not self.lost.done():
             self.lost.set_result(None)
+
+
+def _bundled(request: Request[Any], error: int, reader: Reader) -> Any:
+    """One answer of a bundle."""
+    if error:
+        return Refusal(error)
+    found = request.read(reader)
+    reader.end()
+    return found

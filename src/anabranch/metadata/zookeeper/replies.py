@@ -194,14 +194,14 @@ def read_acls(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
     return acls, read_stat(reader)
 
 
-def read_rights(reader: Reader) -> tuple[Acl, ...]:
-    """Of getACL, the access rights alone."""
+def read_rights(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
+    """Of getACL, as `read_acls`; for whole trees."""
     at, data = reader.at, reader.data
     if len(data) - at == _OPEN_ANSWER_BYTES and data.startswith(_OPEN, at):
-        # Nearly every node is open to all, and whole trees are asked for it.
+        # Nearly every node is open to all.
         reader.at = len(data)
-        return OPEN_ACL
-    return read_acls(reader)[0]
+        return OPEN_ACL, _new_tuple(ZStat, _STAT.unpack_from(data, at + len(_OPEN)))
+    return read_acls(reader)
 
 
 Part = None | str | tuple[str, ZStat] | ZStat | tuple[bytes, ZStat] | list[str] | Refusal
@@ -211,23 +211,39 @@ Part = None | str | tuple[str, ZStat] | ZStat | tuple[bytes, ZStat] | list[str] 
 def read_parts(reader: Reader) -> list[Part]:
     """Of multi and multiRead: one answer per operation, or why it was refused."""
     found: list[Part] = []
+    data = reader.data
+    try:
+        while not data[reader.at + _DONE_AT]:
+            kind, _, _ = _PART.unpack_from(data, reader.at)
+            reader.at += _PART.size
+            found.append(_read_part(kind, reader))
+        _PART.unpack_from(data, reader.at)
+    except (struct.error, IndexError):
+        raise ProtocolError(f"a reply ends at byte {len(data)}, within numbers") from None
+    reader.at += _PART.size
+    return found
+
+
+def read_values(reader: Reader) -> list[tuple[bytes, ZStat] | Refusal]:
+    """Of a multiRead of values alone, for whole trees: by hand, and nothing else is understood."""
+    found: list[tuple[bytes, ZStat] | Refusal] = []
     data, at = reader.data, reader.at
     add, part, stat, new = found.append, _PART_AND_LENGTH.unpack_from, _STAT.unpack_from, _new_tuple
     try:
         while not data[at + _DONE_AT]:
-            # By hand, since whole trees are read this way.
             kind, _, _, length = part(data, at)
+            start = at + _PART_AND_LENGTH.size
             if kind == _GET_DATA:
-                start = at + _PART_AND_LENGTH.size
                 at = start if length == -1 else start + length
                 if at < start:
                     raise ProtocolError(f"a reply has a value of {length} bytes")
                 add((data[start:at], new(ZStat, stat(data, at))))
                 at += _STAT.size
+            elif kind == _REFUSED:
+                add(Refusal(length))
+                at = start
             else:
-                reader.at = at + _PART.size
-                add(_read_part(kind, reader))
-                at = reader.at
+                raise ProtocolError(f"a value was asked for, the answer is of kind {kind}")
         _PART.unpack_from(data, at)
     except (struct.error, IndexError):
         raise ProtocolError(f"a reply ends at byte {len(data)}, within numbers") from None
@@ -236,6 +252,8 @@ def read_parts(reader: Reader) -> list[Part]:
 
 
 def _read_part(kind: int, reader: Reader) -> Part:
+    if kind == _GET_DATA:
+        return read_data(reader)
     if kind == _GET_CHILDREN:
         return reader.texts()
     if kind == _REFUSED:

@@ -9,6 +9,8 @@ from anabranch.metadata.zookeeper import jute, replies
 from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Part, Refusal, ZStat
 
 T_co = TypeVar("T_co", covariant=True)
+Value = tuple[bytes, ZStat]
+Rights = tuple[tuple[Acl, ...], ZStat]
 _PART: Final = struct.Struct(">ibi")
 _HELLO: Final = struct.Struct(">iqiq")
 _READ_PART: Final = struct.Struct(">ibii")
@@ -168,8 +170,8 @@ def get_acl(path: str) -> Request[tuple[tuple[Acl, ...], ZStat]]:
     return Request(Op.GET_ACL, jute.text(path), replies.read_acls)
 
 
-def get_acls(paths: Sequence[str]) -> Request[list[tuple[Acl, ...] | Refusal]]:
-    """Access rights of many nodes, which ZooKeeper lets nobody ask for with one request."""
+def get_acls(paths: Sequence[str]) -> Request[list[Rights | Refusal]]:
+    """Access rights and stats of many nodes, which nobody can ask for with one request."""
     bodies = [_LENGTH.pack(len(name)) + name for name in map(str.encode, paths)]
     # The type is that of all answers, `read` makes one.
     return Request(Op.GET_ACL, b"", replies.read_rights, False, bodies)  # type: ignore[arg-type]
@@ -247,3 +249,8 @@ def read_part(path: str, *, children: bool = False) -> bytes:
 def multi_read(parts: Sequence[bytes]) -> Request[list[Part]]:
     """Several reads made by `read_part` with one request; each has its own answer."""
     return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, replies.read_parts)
+
+
+def get_values(parts: Sequence[bytes]) -> Request[list[Value | Refusal]]:
+    """Several values, as parts made by `value_parts`, with one request."""
+    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, replies.read_values)

@@ -22,9 +22,10 @@ from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import HIDDEN_PREFIX, shown
+from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Acl, Code, Part, Refusal
 from anabranch.metadata.zookeeper.requests import Request
-from anabranch.metadata.zookeeper.writing import Writer, meaning
+from anabranch.metadata.zookeeper.writing import Writer
 
 Operations = list[Request[object]]
 _PART_BYTES: Final = 16

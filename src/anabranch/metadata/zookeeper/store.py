@@ -41,10 +41,11 @@ from anabranch.metadata.zookeeper.naming import (
     shown,
     stat_of,
 )
+from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.restoring import Restoring
-from anabranch.metadata.zookeeper.walking import Walk
-from anabranch.metadata.zookeeper.writing import Writer, meaning
+from anabranch.metadata.zookeeper.walking import ValueWalk
+from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Tls
 
@@ -204,7 +205,7 @@ class ZooKeeperStore:
 
     async def _scan(self, prefix: str) -> AsyncIterator[Node]:
         try:
-            async for page in Walk(self.client).pages(prefix):
+            async for page in ValueWalk(self.client).pages(prefix):
                 for path, value, stat in page:
                     yield self._node(path, value, stat)
         except Refusal as refusal:
@@ -239,13 +240,16 @@ class ZooKeeperStore:
         self._check_open()
         return revision_of(await self.client.sync())
 
-    def export(self, prefix: str = "/", *, access: bool = True) -> AsyncIterator[Record]:
+    def export(
+        self, prefix: str = "/", *, access: bool = True, values: bool = True
+    ) -> AsyncIterator[Record]:
         """See `MetadataStore.export`, but each node is as of when its turn came.
 
         Changes meanwhile are those of `changed_since` a revision from before the call.
         """
         self._check_open()
-        return export(self.client, self._indexes, check_path(prefix), access=access)
+        prefix = check_path(prefix)
+        return export(self.client, self._indexes, prefix, access=access, values=values)
 
     # --- watching -----------------------------------------------------------------------------
 

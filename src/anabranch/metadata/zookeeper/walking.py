@@ -5,133 +5,176 @@ names. So neither wide nor deep trees cost a round trip per node.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final, Generic, TypeVar
 
 from anabranch import limits
 from anabranch.errors import ProtocolError
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.naming import shown
-from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat, data_of
+from anabranch.metadata.zookeeper.refusals import meaning
+from anabranch.metadata.zookeeper.replies import Acl, Code, Part, Refusal, ZStat
 
 _NODE_BYTES: Final = 100
 """What a node takes in an answer besides its value."""
 _FIRST_PAGE: Final = 64
-
-Found = tuple[str, bytes, ZStat]
+T = TypeVar("T", bytes, tuple[Acl, ...])
+Found = tuple[str, T, ZStat]
 """A node that was read: path, value and stat. Whole trees are made of it, so it is a bare tuple."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parent:
+class _Parent(Generic[T]):
     """A node that was read, and the names of whose children were not."""
 
-    found: Found
+    __slots__ = ("found",)
+
+    def __init__(self, found: Found[T]) -> None:
+        self.found: Found[T] = found
 
 
-_Ahead = Found | _Parent | str
+_Ahead = Found[T] | _Parent[T] | str
 """A node whose children follow; one whose children are not known; one not read yet."""
+_Asked = tuple[
+    list[asyncio.Future[list[tuple[T, ZStat] | Refusal]]], list[asyncio.Future[list[Part]]]
+]
+"""Answers about nodes, and names of children."""
 
 
-class Walk:
-    """One way through a tree."""
+class Walk(Generic[T]):
+    """One way through a tree; what is read of a node besides its stat is up to who extends it."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
         self._at_top = client.chroot == ROOT
         self._page_nodes = _FIRST_PAGE
-        self._ahead: list[_Ahead] = []
+        self._ahead: list[_Ahead[T]] = []
         """What comes next, last first."""
 
-    async def pages(self, prefix: str) -> AsyncIterator[list[Found]]:
-        """Every node at or below a path that is there when its turn comes, some at a time."""
+    def _begin_nodes(
+        self, paths: Sequence[str]
+    ) -> list[asyncio.Future[list[tuple[T, ZStat] | Refusal]]]:
+        """Ask about nodes."""
+        raise NotImplementedError
+
+    def _adapt(self, page_bytes: int) -> None:
+        """Learn from how large the answers about a page of nodes are."""
+        raise NotImplementedError
+
+    async def pages(self, prefix: str) -> AsyncIterator[list[Found[T]]]:
+        """Every node at or below a path that is there when its turn comes, some at a time.
+
+        Raises:
+            InputError: if access rights do not allow to read a node; names it.
+        """
         self._ahead = [prefix]
-        taken, reading = self._begin()
+        taken: list[_Ahead[T]]
+        asked: _Asked[T]
+        taken, asked = self._begin()
         try:
             while taken:
-                page = self._finish(taken, await asyncio.gather(*reading))
-                taken, reading = self._begin()
+                nodes = await asyncio.gather(*asked[0])
+                page = self._finish(taken, nodes, await asyncio.gather(*asked[1]))
+                taken, asked = self._begin()
                 if page:
                     # The requests go out, and are answered while the caller deals with the page.
                     await asyncio.sleep(0)
                     yield page
         finally:
-            for answer in reading:
-                answer.cancel()
+            for answers in asked:
+                for answer in answers:
+                    answer.cancel()
 
-    def _begin(self) -> tuple[list[_Ahead], list[asyncio.Future[list[Part]]]]:
+    def _begin(self) -> tuple[list[_Ahead[T]], _Asked[T]]:
         """Take some of what comes next, and read what is not known of it."""
         ahead = self._ahead
-        taken: list[_Ahead] = []
-        unread = 0
+        taken: list[_Ahead[T]] = []
         room = self._page_nodes * limits.ZOOKEEPER_READ_AHEAD_PAGES
-        while ahead and unread < room and len(taken) < 2 * room:
-            item = ahead.pop()
-            taken.append(item)
-            if type(item) is not tuple:
-                unread += 1
-        return taken, self._read(taken)
+        unread, taken_max = 0, 2 * room
+        while ahead and unread < room and len(taken) < taken_max:
+            some: list[_Ahead[T]] = ahead[: -(room - unread) - 1 : -1]
+            del ahead[-len(some) :]
+            taken += some
+            unread += len(some) - [*map(type, some)].count(tuple)
+        return taken, self._ask(taken)
 
-    def _finish(self, taken: list[_Ahead], answers: list[list[Part]]) -> list[Found]:
+    def _ask(self, taken: list[_Ahead[T]]) -> _Asked[T]:
+        client, page_nodes = self._client, self._page_nodes
+        paths = [item for item in taken if type(item) is str]
+        nodes = [
+            answer
+            for start in range(0, len(paths), page_nodes)
+            for answer in self._begin_nodes(paths[start : start + page_nodes])
+        ]
+        names = [client.read_names(item.found[0]) for item in taken if type(item) is _Parent]
+        children = [
+            answer
+            for start in range(0, len(names), page_nodes)
+            for answer in client.begin_reads(names[start : start + page_nodes])
+        ]
+        return nodes, children
+
+    def _finish(
+        self,
+        taken: list[_Ahead[T]],
+        nodes: list[list[tuple[T, ZStat] | Refusal]],
+        names: list[list[Part]],
+    ) -> list[Found[T]]:
         """Put back what was taken, with what was read of it; return what may be told now."""
-        parts = [part for answer in answers for part in answer]
-        fresh, size_bytes = self._fresh(taken, parts)
-        self._adapt(size_bytes // max(1, len(answers)))
+        parts = [part for answer in nodes for part in answer]
+        fresh = self._fresh(taken, iter(parts), iter([part for some in names for part in some]))
+        if nodes:
+            read_bytes = sum([_NODE_BYTES + len(part[0]) for part in parts if type(part) is tuple])
+            self._adapt(read_bytes // len(nodes))
         unknown = next((at for at, item in enumerate(fresh) if type(item) is not tuple), len(fresh))
         later = fresh[unknown:]
         later.reverse()
         self._ahead += later
-        page: list[Found] = fresh[:unknown]  # type: ignore[assignment]
+        page: list[Found[T]] = fresh[:unknown]  # type: ignore[assignment]
         return page
 
-    def _fresh(self, taken: list[_Ahead], parts: list[Part]) -> tuple[list[_Ahead], int]:
-        """What was taken, with what was read of it, and how many bytes that was."""
-        fresh: list[_Ahead] = []
+    def _fresh(
+        self,
+        taken: list[_Ahead[T]],
+        nodes: Iterator[tuple[T, ZStat] | Refusal],
+        names: Iterator[Part],
+    ) -> list[_Ahead[T]]:
+        """What was taken, with what was read of it."""
+        fresh: list[_Ahead[T]] = []
         add = fresh.append
-        asked = iter(parts)
-        size_bytes = 0
         for item in taken:
-            if type(item) is str:
-                part = next(asked, None)
-                if isinstance(part, tuple):
-                    value, stat = data_of(part)
-                    size_bytes += _NODE_BYTES + len(value)
-                    found = (item, value, stat)
-                    add(_Parent(found) if stat.num_children else found)
+            kind = type(item)
+            if kind is str:
+                part = next(nodes, None)
+                if type(part) is tuple:
+                    stat = part[1]
+                    found = (item, part[0], stat)
+                    add(_Parent(found) if stat.num_children else found)  # type: ignore[arg-type]
                 else:
-                    _check_gone(part)
-            elif isinstance(item, _Parent):
-                add(item.found)
-                fresh += self._below(item.found[0], next(asked, None))
-            else:
+                    _check_gone(part, item)  # type: ignore[arg-type]
+            elif kind is tuple:
                 add(item)
-        return fresh, size_bytes
+            else:
+                known: Found[T] = item.found  # type: ignore[union-attr]
+                add(known)
+                fresh += self._below(known[0], next(names, None))
+        return fresh
 
     def _below(self, path: str, part: Part) -> list[str]:
         if not isinstance(part, list):
-            _check_gone(part)
+            _check_gone(part, path)
             return []
         below = path if path != ROOT else ""
         return [f"{below}/{name}" for name in shown(path, part, at_top=self._at_top)]
 
-    def _read(self, taken: list[_Ahead]) -> list[asyncio.Future[list[Part]]]:
-        """Ask for values and stats, and for names of children, in order."""
-        client = self._client
-        if all(type(item) is not _Parent for item in taken):
-            reads = client.read_values([item for item in taken if type(item) is str])
-        else:
-            reads = [
-                client.read_value(item) if type(item) is str else client.read_names(item.found[0])  # type: ignore[union-attr]
-                for item in taken
-                if type(item) is not tuple
-            ]
-        return [
-            answer
-            for start in range(0, len(reads), self._page_nodes)
-            for answer in client.begin_reads(reads[start : start + self._page_nodes])
-        ]
+
+class ValueWalk(Walk[bytes]):
+    """Reads values."""
+
+    def _begin_nodes(
+        self, paths: Sequence[str]
+    ) -> list[asyncio.Future[list[tuple[bytes, ZStat] | Refusal]]]:
+        return self._client.begin_values(paths)
 
     def _adapt(self, page_bytes: int) -> None:
         if page_bytes > limits.ZOOKEEPER_PAGE_BYTES_USUAL:
@@ -140,14 +183,27 @@ class Walk:
             self._page_nodes = min(2 * self._page_nodes, limits.ZOOKEEPER_PAGE_NODES_MAX)
 
 
-def _check_gone(part: Part) -> None:
+class RightsWalk(Walk[tuple[Acl, ...]]):
+    """Reads access rights, one request per node, and no values."""
+
+    def _begin_nodes(
+        self, paths: Sequence[str]
+    ) -> list[asyncio.Future[list[tuple[tuple[Acl, ...], ZStat] | Refusal]]]:
+        return [self._client.begin_acls(paths)]
+
+    def _adapt(self, page_bytes: int) -> None:
+        """Answers are small, whatever the nodes are like."""
+        self._page_nodes = limits.METADATA_PAGE_NODES_MAX
+
+
+def _check_gone(part: Part | tuple[tuple[Acl, ...], ZStat], path: str) -> None:
     """A node that is not there any more when its turn comes is passed over.
 
     Raises:
-        Refusal: if it is another one.
-        ProtocolError: if it is none.
+        AnabranchError: if it was refused for another reason.
+        ProtocolError: if it was not refused.
     """
     if not isinstance(part, Refusal):
         raise ProtocolError("a read of a tree was answered with something else")
     if part.code != Code.NO_NODE:
-        raise part
+        raise meaning(part, path)

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
-    AnabranchError,
     BadVersion,
     ConflictError,
     Fenced,
@@ -20,13 +19,13 @@ from anabranch.errors import (
     NotFound,
     OutcomeUnknown,
     SessionExpired,
-    Unreachable,
 )
 from anabranch.metadata.paths import ROOT, ancestors_of, join, parent_of
 from anabranch.metadata.store import ABSENT, ANY, Delete, Guard, Operation, Put, Stat, Version
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import EPOCH, HIDDEN_PREFIX, stat_of
+from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Code, Part, Refusal, ZStat
 from anabranch.metadata.zookeeper.requests import Flag, Request
 from anabranch.metadata.zookeeper.turns import Turns
@@ -36,22 +35,6 @@ T = TypeVar("T")
 _NATIVE_END: Final = 2**31
 _ROLLED_BACK: Final = (Code.OK, Code.RUNTIME_INCONSISTENCY)
 """What a multi says of operations that failed only because another did."""
-
-
-def meaning(refusal: Refusal, path: str) -> AnabranchError:
-    """What a refusal means that no caller has handled."""
-    if refusal.code == Code.SESSION_EXPIRED:
-        return SessionExpired(f"{path} was not written: the session has ended")
-    if refusal.code == Code.SESSION_MOVED:
-        return Unreachable(f"{path}: the session has moved to another connection")
-    if refusal.code == Code.NO_AUTH:
-        return InputError(f"{path}: the node's access rights (ACL) do not allow this")
-    if refusal.code == Code.NO_CHILDREN_FOR_EPHEMERALS:
-        parent = parent_of(path)
-        return InputError(f"{path}: {parent} is ephemeral and can have no children")
-    if refusal.code == Code.BAD_ARGUMENTS:
-        return InvalidPath(f"ZooKeeper takes no path with characters above U+FFFF: {path[:80]!r}")
-    return InputError(f"{path}: {refusal}")
 
 
 class Writer:
