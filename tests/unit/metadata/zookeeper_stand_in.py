@@ -234,7 +234,7 @@ class Wire:
         error, answer = self.server.errors.pop(code, 0), b""
         if error:
             pass
-        elif code in (Op.ADD_WATCH, Op.SET_WATCHES2, Op.AUTH, Op.CLOSE):
+        elif code in (Op.ADD_WATCH, Op.REMOVE_WATCHES, Op.SET_WATCHES2, Op.AUTH, Op.CLOSE):
             answer = jute.integer(0) if code == Op.ADD_WATCH else b""
         elif self.session not in self.server.sessions:
             error = Code.SESSION_EXPIRED

@@ -305,3 +305,13 @@ class ZooKeeperClient:
         await call.answer
         self.link.watches[full] = mode
         return call.zxid
+
+    async def unwatch(self, path: str) -> None:
+        """Undo `watch`."""
+        full = self.full(path)
+        self.link.watches.pop(full, None)
+        try:
+            await self.send(requests.remove_watches(full))
+        except Refusal as refusal:
+            if refusal.code != Code.NO_WATCHER:  # a later connection has none any more
+                raise

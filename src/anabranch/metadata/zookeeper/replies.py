@@ -46,6 +46,7 @@ class Code(IntEnum):
     INVALID_ACL = -114
     AUTH_FAILED = -115
     SESSION_MOVED = -118
+    NO_WATCHER = -121
     QUOTA_EXCEEDED = -125
 
 
@@ -222,6 +223,16 @@ def read_parts(reader: Reader) -> list[Part]:
         raise ProtocolError(f"a reply ends at byte {len(data)}, within numbers") from None
     reader.at += _PART.size
     return found
+
+
+def read_done(reader: Reader) -> list[Part]:
+    """Of a multi of which only a refusal is of interest: nothing if all was carried out."""
+    data, at = reader.data, reader.at
+    if len(data) - at < 2 * _PART.size or _PART.unpack_from(data, at)[0] == _REFUSED:
+        return read_parts(reader)
+    # One that is refused is refused as a whole.
+    reader.at = len(data)
+    return []
 
 
 def read_values(reader: Reader) -> list[tuple[bytes, ZStat] | Refusal]:

@@ -17,6 +17,7 @@ _READ_PART: Final = struct.Struct(">ibii")
 _LENGTH: Final = struct.Struct(">i")
 _PARTS_END: Final = _PART.pack(-1, 1, -1)
 ANY_VERSION: Final = -1
+_ANY_WATCH: Final = 3
 WATCH_XID: Final = -1
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
@@ -41,6 +42,7 @@ class Op(IntEnum):
     CHECK = 13
     MULTI = 14
     CREATE2 = 15
+    REMOVE_WATCHES = 18
     CREATE_CONTAINER = 19
     CREATE_TTL = 21
     MULTI_READ = 22
@@ -193,6 +195,12 @@ def add_watch(path: str, mode: WatchMode) -> Request[None]:
     return Request(Op.ADD_WATCH, jute.text(path) + jute.integer(mode), replies.read_code)
 
 
+def remove_watches(path: str) -> Request[None]:
+    """Be told no more, by any kind of watch on exactly this path."""
+    body = jute.text(path) + jute.integer(_ANY_WATCH)
+    return Request(Op.REMOVE_WATCHES, body, replies.read_nothing)
+
+
 def set_watches(zxid_seen: int, persistent: Sequence[str], recursive: Sequence[str]) -> bytes:
     """The body that puts watches on a new connection."""
     nobody = jute.texts(())
@@ -228,6 +236,11 @@ def _parts(operations: Sequence[Request[object]]) -> bytes:
 def multi(operations: Sequence[Request[object]]) -> Request[list[Part]]:
     """Carry out all operations in one moment, or none."""
     return Request(Op.MULTI, _parts(operations), replies.read_parts, True)
+
+
+def multi_done(operations: Sequence[Request[object]]) -> Request[list[Part]]:
+    """As `multi`, but the answer is empty if all was carried out."""
+    return Request(Op.MULTI, _parts(operations), replies.read_done, True)
 
 
 def value_parts(paths: Iterable[str]) -> list[bytes]:

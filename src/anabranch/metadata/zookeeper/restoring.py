@@ -185,7 +185,7 @@ class Restoring:
         self._pending, self._owners, self._pending_bytes = [], [], 0
         if not operations:
             return
-        answer = self._client.begin(requests.multi(operations))
+        answer = self._client.begin(requests.multi_done(operations))
         self._under_way.append(_Multi(operations, owners, answer))
         free = self._free is not None and is_within(self._free, owners[-1].path)
         await self._settle(limits.ZOOKEEPER_RESTORES_UNDER_WAY_MAX if free else 0)

@@ -6,6 +6,7 @@ not of one moment, and of what is restored, times and large versions are not kep
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, InvalidPath
@@ -44,6 +45,7 @@ from anabranch.metadata.zookeeper.naming import (
 from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.restoring import Restoring
+from anabranch.metadata.zookeeper.unwatched import Unwatched
 from anabranch.metadata.zookeeper.walking import ValueWalk
 from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.runtime import Runtime
@@ -75,6 +77,7 @@ class ZooKeeperStore:
         )
         self._at_top = self.client.chroot == ROOT
         self._history = EventHistory(revision_of(0))
+        self._unwatched = Unwatched(self.client, self._history)
         self._readership = Readership()
         self._indexes = IndexNodes(self.client)
         self._writer = Writer(self.client, self._indexes, runtime.entropy)
@@ -263,6 +266,7 @@ class ZooKeeperStore:
         self._check_open()
         check_path(prefix)
         history = self._history
+        history.watched = True
         if since is None:
             return history.watch(prefix, None, self._readership)
         number = history.number_after(since)
@@ -370,4 +374,6 @@ class ZooKeeperStore:
     async def restore(self, records: AsyncIterator[Record]) -> int:
         """See `MetadataStore.restore`; see `restoring` for what is not kept."""
         self._check_open()
-        return await Restoring(self.client, self._indexes, self._writer).run(records)
+        restoring = Restoring(self.client, self._indexes, self._writer)
+        async with aclosing(self._unwatched.counted(records)) as counted:  # type: ignore[type-var]
+            return await restoring.run(counted)

@@ -193,6 +193,12 @@ def _add_watch(reader: Reader) -> Read:
     return Read(Op.ADD_WATCH, path)
 
 
+def _remove_watch(reader: Reader) -> Read:
+    path = reader.text()
+    reader.integer()
+    return Read(Op.REMOVE_WATCHES, path)
+
+
 def _identity(reader: Reader) -> Identify:
     reader.integer(), reader.text(), reader.buffer()
     return Identify()
@@ -219,6 +225,7 @@ _READERS: Final[dict[Op, Callable[[Reader], Asked]]] = {
     Op.AUTH: _identity,
     Op.SET_WATCHES2: _set_watches,
     Op.ADD_WATCH: _add_watch,
+    Op.REMOVE_WATCHES: _remove_watch,
 }
 
 

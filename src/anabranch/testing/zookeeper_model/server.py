@@ -321,6 +321,11 @@ class ClientConnection:
         if asked.code == Op.ADD_WATCH:
             self.watches[asked.path] = None
             return jute.integer(0)
+        if asked.code == Op.REMOVE_WATCHES:
+            if asked.path not in self.watches:
+                raise Refused(Code.NO_WATCHER)
+            del self.watches[asked.path]
+            return b""
         node = self.server.tree.node(asked.path)
         match asked.code:
             case Op.EXISTS:

@@ -1,0 +1,84 @@
+"""A large restore into ZooKeeper does without the watch, unless somebody reads along."""
+
+import asyncio
+import contextvars
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.metadata.factory import open_store
+from anabranch.metadata.store import EventKind, MetadataStore, Record
+from anabranch.metadata.zookeeper.limits import WATCHED_RESTORE_NODES_MAX
+from anabranch.runtime.real import RealNetwork, real_runtime
+from anabranch.testing.made_trees import each
+from anabranch.testing.model_surroundings import Surroundings
+from anabranch.testing.zookeeper_model.quorum import Nature, Quorum
+from anabranch.testing.zookeeper_model.server import ModelServer
+
+NODES = WATCHED_RESTORE_NODES_MAX + 1000
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MetadataStore]:
+    loop, runtime = asyncio.get_running_loop(), real_runtime()
+    quorum = Quorum(Surroundings(loop, runtime.clock, random.Random(1)), Nature(members=1))
+    server = ModelServer(quorum, contextvars.copy_context())
+    listener = await server.start(RealNetwork(), "127.0.0.1", 0)
+    store = await open_store(f"zk:127.0.0.1:{listener.port}/here", runtime)
+    yield store
+    await store.close()
+    await listener.close()
+    server.stop()
+
+
+async def restored(store: MetadataStore, name: str) -> list[str]:
+    paths = [f"/{name}", *(f"/{name}/{number:05}" for number in range(NODES - 1))]
+    assert await store.restore(each(Record(path, b"v", 0, 0, 0) for path in paths)) == NODES
+    return paths
+
+
+async def test_who_asks_later_finds_a_gap_and_who_watches_then_is_told(
+    store: MetadataStore,
+) -> None:
+    since = await store.revision()
+    await restored(store, "a")
+    assert [event.kind async for event in store.changed_since(since)] == [EventKind.GAP]
+    now = await store.revision()
+    assert now > since
+    watch = store.watch("/")
+    put = await store.put("/b", b"")
+    event = await anext(watch)
+    assert (event.kind, event.path, event.revision) == (EventKind.CREATED, "/b", put.revision)
+    assert [found.path async for found in store.changed_since(now)] == ["/b"]
+
+
+async def test_who_reads_along_is_told_of_every_node(store: MetadataStore) -> None:
+    watch = store.watch("/")
+    paths = await restored(store, "a")
+    assert [(await anext(watch)).path for _ in paths] == paths
+
+
+async def test_restores_at_the_same_time_are_watched_again_behind_the_last(
+    store: MetadataStore,
+) -> None:
+    since = await store.revision()
+    await asyncio.gather(restored(store, "a"), restored(store, "b"))
+    assert [event.kind async for event in store.changed_since(since)] == [EventKind.GAP]
+    watch = store.watch("/")
+    await store.put("/c", b"")
+    assert (await anext(watch)).path == "/c"
+
+
+async def test_a_restore_that_fails_is_followed_by_a_watch(store: MetadataStore) -> None:
+    async def broken() -> AsyncIterator[Record]:
+        yield Record("/a", b"", 0, 0, 0)
+        for number in range(NODES):
+            yield Record(f"/a/{number:05}", b"", 0, 0, 0)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await store.restore(broken())
+    watch = store.watch("/")
+    await store.put("/c", b"")
+    assert (await anext(watch)).path == "/c"
