@@ -61,6 +61,8 @@ class Topic:
 
     name: str
     places: dict[str, Place] = field(default_factory=dict)
+    producers: list[str] = field(default_factory=list)
+    """Names that brokers gave."""
     acknowledged: dict[str, set[str]] = field(
         default_factory=lambda: {"shared": set(), "exclusive": set()}
     )
@@ -85,6 +87,7 @@ def publish(client: Any, topic: Topic, prefix: str) -> None:
         single = client.create_producer(
             topic.name, batching_enabled=False, compression_type=compression
         )
+        topic.producers.append(single.producer_name())
         for number in range(6):
             text = f"{prefix} single {kind} {number}"
             topic.places[text] = place_of(single.send(text.encode() * 20))
@@ -164,6 +167,7 @@ def check_entries(client: Any, topic: Topic) -> None:
         found[text_of(message)] = place_of(message.message_id())
     reader.close()
     assert found == topic.places
+    assert len(set(topic.producers)) == len(topic.producers), "no name was given twice"
 
 
 def internals(brokers: PulsarBrokers, topic: str) -> Any:

@@ -2,6 +2,7 @@
 
 from anabranch import __version__
 from anabranch.broker.extensions import Extensions
+from anabranch.broker.generated_names import next_instance
 from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.policies import PolicySource
 from anabranch.broker.schemas import Schemas
@@ -64,6 +65,7 @@ class Broker:
         self.messages_in = 0
         self._messages_out_before = 0
         """Of connections that are gone."""
+        self._metadata = metadata
         self._entropy = runtime.entropy
         self._instance = 0
         self._names_given = 0
@@ -73,7 +75,7 @@ class Broker:
         self.policies.start(self.tasks, self.topics.policies_changed)
         if self.settings.creates_defaults:
             await self.namespaces.initialise()
-        self._instance = await self.namespaces.next_instance()
+        self._instance = await next_instance(self._metadata)
         await self.ownership.start()
 
     def _lost(self, bundle: Bundle) -> None:

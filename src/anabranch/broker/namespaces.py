@@ -3,8 +3,6 @@
 What is there is read through `policies`; here it is decided what a client may find or create.
 """
 
-from typing import Final
-
 from anabranch import limits
 from anabranch.broker.policies import PolicySource
 from anabranch.broker.refusals import Refused
@@ -23,8 +21,6 @@ from anabranch.policies import (
 )
 from anabranch.policies.effective import auto_topic_creation
 from anabranch.wire import ServerError
-
-PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 
 
 class Namespaces:
@@ -115,15 +111,3 @@ class Namespaces:
                 return True
         namespace = await self.require(topic)
         return auto_topic_creation(self.policies.defaults, namespace).allow
-
-    async def next_instance(self) -> int:
-        """Take a number no earlier broker of this cluster has had, for generated names."""
-        while True:
-            node = await self._store.get(PRODUCER_NAME_COUNTER)
-            number = int(node.value or b"0") if node is not None else 0
-            expected = node.stat.version if node is not None else ABSENT
-            try:
-                await self._store.put(PRODUCER_NAME_COUNTER, str(number + 1).encode(), expected)
-            except BadVersion:
-                continue
-            return number

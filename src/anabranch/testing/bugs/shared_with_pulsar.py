@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from copy import copy
 
+from anabranch.broker.generated_names import COUNTER
 from anabranch.generated.ml_data_formats_pb2 import ManagedCursorInfo
 from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 
@@ -32,3 +34,12 @@ def batch_acks_stay_in_the_node(
 def broker_metadata_reaches_clients(stored: Buffer) -> Buffer:
     """Consumers get what a broker of Pulsar put in front of an entry."""
     return stored
+
+
+@planted("names_are_counted_beside_pulsar", target="anabranch.broker.generated_names:next_instance")
+async def names_are_counted_beside_pulsar(store: MetadataStore) -> int:
+    """The number of a broker is kept where Pulsar's brokers do not look."""
+    node = await store.get(COUNTER)
+    taken = int(node.value or b"0") if node is not None else 0
+    await store.put(COUNTER, b"%d" % (taken + 1))
+    return taken
