@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+# Hundreds of the tests start programs: each would compile every module again if it kept none.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-peers check sim sim-long prove drills goals bench servers format proto lock wheel clean
@@ -26,7 +29,7 @@ test: $(STAMP) ## every test that needs only Python
 	$(PYTEST) -m "not peer" -n 2 --dist loadgroup $(ARGS)
 
 test-peers: $(STAMP) servers ## the tests that need real servers from Maven or Go
-	$(PYTEST) -m peer $(ARGS)
+	$(PYTEST) -m peer -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## style, types, layers, tidiness: seconds
 	$(BIN)/ruff format --check .

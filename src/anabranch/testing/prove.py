@@ -97,6 +97,8 @@ def _bytecode() -> tempfile.TemporaryDirectory[str]:
 
 
 def _environment() -> dict[str, str]:
+    if "PYTHONDONTWRITEBYTECODE" not in os.environ:
+        return dict(os.environ)
     kept = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": _bytecode().name}
 
