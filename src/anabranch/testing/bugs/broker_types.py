@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from anabranch.broker.chunks import ChunkOwners
 from anabranch.broker.consumer import Consumer, Delivery, KeySharing
 from anabranch.broker.delayed import DelayedEntries, Delaying
+from anabranch.broker.dispatch import SharedDispatcher
 from anabranch.broker.failover import FailoverDispatcher
 from anabranch.broker.key_hashes import AutoSplit, Sticky, _Range
 from anabranch.broker.key_shared import KeySharedDispatcher
@@ -130,3 +131,31 @@ def standby_consumers_share(self: FailoverDispatcher, deliveries: Sequence[Deliv
 def redeliveries_are_ignored(self: Subscription, *asked: object) -> None:
     """What a client asks for again does not come."""
     del self, asked
+
+
+@planted("consumers_hold_without_end", target="anabranch.broker.consumer:Consumer.hold")
+def consumers_hold_without_end(self: Consumer, position: Position, messages: int) -> None:
+    """A consumer gets more, however much it has not acknowledged."""
+    self.pending[position] = messages
+    self.unacked_messages += messages
+
+
+@planted(
+    "subscriptions_hold_without_end",
+    target="anabranch.broker.dispatch:SharedDispatcher._check_bound",
+)
+def subscriptions_hold_without_end(self: SharedDispatcher) -> bool:
+    """All consumers together may hold any number of messages."""
+    del self
+    return False
+
+
+@planted(
+    "a_handover_does_not_rewind", target="anabranch.broker.subscription:Subscription._hand_over"
+)
+def a_handover_does_not_rewind(self: Subscription, dispatcher: FailoverDispatcher) -> None:
+    """Who takes over goes on behind what the other one was sent."""
+    self._handover = None
+    dispatcher.hand_over()
+    self._change_active()
+    self.wake()
