@@ -172,20 +172,6 @@ def test_a_schema_is_kept_and_another_is_refused(client: Any, topic: str) -> Non
         client.create_producer(topic, schema=pulsar.schema.JsonSchema(Invoice))
 
 
-@pytest.mark.parametrize(
-    ("kind", "refusal"),
-    [
-        (pulsar.ConsumerType.Failover, pulsar.NotAllowedError),
-        (pulsar.ConsumerType.KeyShared, pulsar.NotAllowedError),
-    ],
-)
-def test_what_is_not_served_is_refused_clearly(
-    client: Any, topic: str, kind: Any, refusal: type[Exception]
-) -> None:
-    with pytest.raises(refusal):
-        client.subscribe(topic, "s", consumer_type=kind)
-
-
 def test_a_namespace_that_does_not_exist(client: Any) -> None:
     with pytest.raises(pulsar.TopicNotFound):
         client.create_producer("persistent://nobody/nowhere/t")

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
+from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.dispatch import Dispatcher
 from anabranch.broker.subscription_types import IN_ORDER
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import ProtocolError
 from anabranch.ids import Position
-from anabranch.managed_ledger import Cursor
+from anabranch.ledgers.store import Entry
+from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
 from anabranch.wire import CUMULATIVE, Ack, read_metadata
 
@@ -67,7 +69,34 @@ def _bit_count(words: Sequence[int]) -> int:
     return sum((word & 0xFFFFFFFFFFFFFFFF).bit_count() for word in words)
 
 
-def leading_run(positions: list[Position]) -> list[Position]:
+def cached_replays(
+    ledger: ManagedLedger, positions: list[Position]
+) -> tuple[list[Entry] | None, list[Position]]:
+    """Read entries at the front of some positions from the cache, across gaps between them.
+
+    Returns:
+        The entries, and for which of the positions; None, and the first run without a gap, if they
+        must be read from storage.
+    """
+    entries: list[Entry] = []
+    size = covered = 0
+    while covered < len(positions) and size < limits.READ_BATCH_BYTES_MAX:
+        run = _leading_run(positions[covered:])
+        found = ledger.read_cached(run[0], len(run), limits.READ_BATCH_BYTES_MAX - size)
+        if not found:
+            break
+        entries += found
+        size += sum(len(entry.payload) for entry in found)
+        covered += len(run)
+        if len(found) < len(run):
+            break  # what is missing here must not be taken for something that is gone
+    if entries:
+        return entries, positions[:covered]
+    run = _leading_run(positions)
+    return ledger.read_cached(run[0], len(run), limits.READ_BATCH_BYTES_MAX), run
+
+
+def _leading_run(positions: list[Position]) -> list[Position]:
     """The positions at the front that follow each other without a gap: one read gets them."""
     for count, position in enumerate(positions):
         if position != Position(positions[0].ledger_id, positions[0].entry_id + count):

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from anabranch import limits
+from anabranch.broker.chunks import ChunkOwners
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.refusals import Refused
 from anabranch.broker.replays import Replays
 from anabranch.ids import Position
-from anabranch.wire import ServerError
+from anabranch.wire import EntryMetadata, ServerError
 
 EXCLUSIVE: Final = 0
 SHARED: Final = 1
@@ -166,6 +167,7 @@ class SharedDispatcher:
         self._turn = 0
         self._replays = Replays()
         self._redeliveries: dict[Position, int] = {}
+        self._chunks = ChunkOwners()
         self._blocked = False
         """Too much is unacknowledged: nothing new is sent until half of it is settled."""
 
@@ -180,6 +182,7 @@ class SharedDispatcher:
         self.consumers.remove(consumer)
         held, consumer.pending = consumer.pending, {}
         self._take_back(held)
+        self._replays.add(self._chunks.forget(consumer))
         if self.consumers:
             return False
         self._forget_all()
@@ -187,10 +190,13 @@ class SharedDispatcher:
 
     def _forget_all(self) -> None:
         self._replays.clear()
+        self._chunks.clear()
         self._redeliveries = {}
 
     def entries_wanted(self) -> int:
         """See `Dispatcher.entries_wanted`."""
+        if self._chunks:
+            self._replays.add(self._chunks.ready())
         if self._check_bound() and not self._replays:
             return 0
         wanted = sum(consumer.entries_wanted() for consumer in self.consumers if consumer.can_take)
@@ -206,7 +212,8 @@ class SharedDispatcher:
 
     def knows(self, position: Position) -> bool:
         """See `Dispatcher.knows`."""
-        return position in self._replays or self._holder(position) is not None
+        waits = position in self._replays or position in self._chunks
+        return waits or self._holder(position) is not None
 
     def redelivery_count(self, position: Position) -> int:
         """See `Dispatcher.redelivery_count`."""
@@ -227,16 +234,30 @@ class SharedDispatcher:
             for delivery in deliveries[sent : sent + limits.ROUND_ROBIN_ENTRIES_MAX]:
                 if permits <= 0:
                     break
+                sent += 1
+                self._replays.discard(delivery.position)
+                metadata = delivery.metadata
+                if metadata is not None and metadata.chunk_id is not None:
+                    owner = self._chunks.owner(metadata, consumer)
+                    if owner is not consumer:
+                        self._send_chunk(owner, delivery, metadata)
+                        continue
+                    self._chunks.sent(metadata, consumer)
                 permits -= delivery.message_count
                 share.append(delivery)
                 consumer.hold(delivery.position, delivery.message_count)
-            if self._replays:
-                for delivery in share:
-                    self._replays.discard(delivery.position)
-            consumer.deliver(share)
-            sent += len(share)
+            if share:
+                consumer.deliver(share)
         self._check_bound()  # before anything is settled: having been there is what counts
         return sent
+
+    def _send_chunk(self, owner: Consumer, delivery: Delivery, metadata: EntryMetadata) -> None:
+        if not owner.can_take:
+            self._chunks.set_aside(delivery.position, owner)
+            return
+        self._chunks.sent(metadata, owner)
+        owner.hold(delivery.position, delivery.message_count)
+        owner.deliver([delivery])
 
     def _next_consumer(self) -> Consumer | None:
         able = [consumer for consumer in self.consumers if consumer.can_take]

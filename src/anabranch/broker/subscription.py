@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.delayed import Delaying
-from anabranch.broker.deliveries import delivery_of, leading_run, take_over
+from anabranch.broker.deliveries import cached_replays, delivery_of, take_over
 from anabranch.broker.dispatch import Dispatcher
 from anabranch.broker.failover import FailoverDispatcher
 from anabranch.broker.limits import FAILOVER_DELAY_S
@@ -264,14 +264,17 @@ class Subscription:
             if wanted == 0:
                 return
             self._read_position = self._delaying.read_on_from(self._read_position)
-            replays = leading_run(dispatcher.replays(wanted))
+            replays = dispatcher.replays(wanted)
             start = replays[0] if replays else self._read_position
             if start > self._visibility.last_readable() or start == self._stall.position:
                 return
-            count = len(replays) or wanted
-            entries = self._ledger.read_cached(start, count, limits.READ_BATCH_BYTES_MAX)
+            if replays:
+                entries, replays = cached_replays(self._ledger, replays)
+            else:
+                entries = self._ledger.read_cached(start, wanted, limits.READ_BATCH_BYTES_MAX)
             if entries is None:
                 self._reading = True
+                count = len(replays) or wanted
                 # The generation of now: a rewind may come before the task has begun.
                 read = self._read(start, count, replays, self._generation)
                 self._tasks.spawn(f"read {self.name}", read)

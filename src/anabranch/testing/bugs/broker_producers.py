@@ -3,9 +3,11 @@
 from anabranch.broker.admission import Admission
 from anabranch.broker.deduplication import Deduplication, PublishDone, SequenceIds
 from anabranch.broker.producer import Producer
+from anabranch.broker.visibility import WholeLog
+from anabranch.ids import Position
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
-from anabranch.wire import Send, ServerError
+from anabranch.wire import EntryMetadata, Send, ServerError
 
 
 @planted(
@@ -61,3 +63,18 @@ def duplicates_overtake(self: Deduplication, producer: str, send: Send, done: Pu
 def sequence_ids_are_not_replayed(ids: SequenceIds, entry: Buffer) -> None:
     """What was published after the last snapshot is not looked at when a topic is opened."""
     del ids, entry
+
+
+@planted("names_are_used_twice", target="anabranch.broker.admission:Admission._free_name")
+async def names_are_used_twice(self: Admission, producer: Producer) -> None:
+    """A second producer of a name takes the place of the first."""
+    del self, producer
+
+
+@planted("encrypted_entries_are_left_out", target="anabranch.broker.visibility:WholeLog.hides")
+def encrypted_entries_are_left_out(
+    self: WholeLog, position: Position, metadata: EntryMetadata
+) -> bool:
+    """What the broker cannot read is not delivered."""
+    del self, position
+    return metadata.marker_type is not None or metadata.encrypted

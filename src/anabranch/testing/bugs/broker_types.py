@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
+from anabranch.broker.chunks import ChunkOwners
 from anabranch.broker.consumer import Consumer, Delivery, KeySharing
 from anabranch.broker.delayed import DelayedEntries, Delaying
+from anabranch.broker.dispatch import SharedDispatcher
 from anabranch.broker.failover import FailoverDispatcher
 from anabranch.broker.key_hashes import AutoSplit, Sticky, _Range
 from anabranch.broker.key_shared import KeySharedDispatcher
 from anabranch.broker.limits import DELAYED_TICK_MS
+from anabranch.broker.subscription import Subscription
 from anabranch.ids import Position
 from anabranch.testing.planted import original, planted
+from anabranch.wire import EntryMetadata
 
 
 @planted(
@@ -102,3 +106,56 @@ def delays_do_not_count(self: Delaying, position: Position, deliver_at_ms: int |
     """Delivery times do not count."""
     del self, position, deliver_at_ms
     return False
+
+
+@planted("chunks_go_to_anybody", target="anabranch.broker.chunks:ChunkOwners.owner")
+def chunks_go_to_anybody(
+    self: ChunkOwners, metadata: EntryMetadata, otherwise: Consumer
+) -> Consumer:
+    """Every chunk is sent to whoever is next."""
+    del self, metadata
+    return otherwise
+
+
+@planted("standby_consumers_share", target="anabranch.broker.failover:FailoverDispatcher.dispatch")
+def standby_consumers_share(self: FailoverDispatcher, deliveries: Sequence[Delivery]) -> int:
+    """Entries go to all consumers in turn, active or not."""
+    for count, delivery in enumerate(deliveries):
+        consumer = self.consumers[delivery.position.entry_id % len(self.consumers)]
+        if self._send_in_order(consumer, [delivery]) == 0:
+            return count
+    return len(deliveries)
+
+
+@planted("redeliveries_are_ignored", target="anabranch.broker.subscription:Subscription.redeliver")
+def redeliveries_are_ignored(self: Subscription, *asked: object) -> None:
+    """What a client asks for again does not come."""
+    del self, asked
+
+
+@planted("consumers_hold_without_end", target="anabranch.broker.consumer:Consumer.hold")
+def consumers_hold_without_end(self: Consumer, position: Position, messages: int) -> None:
+    """A consumer gets more, however much it has not acknowledged."""
+    self.pending[position] = messages
+    self.unacked_messages += messages
+
+
+@planted(
+    "subscriptions_hold_without_end",
+    target="anabranch.broker.dispatch:SharedDispatcher._check_bound",
+)
+def subscriptions_hold_without_end(self: SharedDispatcher) -> bool:
+    """All consumers together may hold any number of messages."""
+    del self
+    return False
+
+
+@planted(
+    "a_handover_does_not_rewind", target="anabranch.broker.subscription:Subscription._hand_over"
+)
+def a_handover_does_not_rewind(self: Subscription, dispatcher: FailoverDispatcher) -> None:
+    """Who takes over goes on behind what the other one was sent."""
+    self._handover = None
+    dispatcher.hand_over()
+    self._change_active()
+    self.wake()
