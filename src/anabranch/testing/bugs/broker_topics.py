@@ -80,3 +80,12 @@ def what_passes_is_held(
     self: SharedDispatcher, consumer: Consumer, positions: Iterable[Position]
 ) -> None:
     """Consumers hold what was sent to them for good."""
+
+
+@planted(
+    "partitioned_topics_are_not_seen",
+    target="anabranch.broker.namespaces:Namespaces.partitions_of",
+)
+async def partitioned_topics_are_not_seen(self: Namespaces, topic: TopicName) -> int:
+    """Every topic is one that has no partitions."""
+    return 0
