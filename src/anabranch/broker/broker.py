@@ -10,6 +10,7 @@ from anabranch.broker.settings import BrokerSettings
 from anabranch.broker.statistics import BrokerStatistics
 from anabranch.broker.topic_lists import TopicLists
 from anabranch.broker.topic_upkeep import TopicUpkeep
+from anabranch.broker.topic_watchers import TopicWatchers
 from anabranch.broker.topics import Topics
 from anabranch.broker.unloading import unload_all
 from anabranch.errors import Fenced
@@ -60,6 +61,7 @@ class Broker:
             tasks=tasks,
         )
         self.topic_lists = TopicLists(metadata, managed_ledgers, self.topics, self.policies)
+        self.topic_watchers = TopicWatchers(metadata, self.topic_lists, tasks)
         self.upkeep = TopicUpkeep(
             self.topics, runtime.clock, interval_s=settings.policy_check_interval_s
         )

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, cast
 
 from anabranch.broker.consumer import Consumer, Delivery
+from anabranch.broker.deduplication import PublishDone
 from anabranch.broker.policies.admitting import admit_subscription
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
-from anabranch.broker.topic import LastMessage, PublishDone, Topic
+from anabranch.broker.topic import LastMessage, Topic
 from anabranch.errors import AlreadyClosed, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
 from anabranch.managed_ledger import Cursor, ManagedLedger

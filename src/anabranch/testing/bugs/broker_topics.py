@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 
 from anabranch.broker.consumer import Consumer
+from anabranch.broker.deduplication import PublishDone
 from anabranch.broker.dispatch import SharedDispatcher
 from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.non_persistent import NonPersistentSubscription, NonPersistentTopic
 from anabranch.broker.producer import Producer
-from anabranch.broker.topic import PublishDone, Topic
+from anabranch.broker.topic import Topic
 from anabranch.broker.topic_lists import TopicLists
+from anabranch.broker.topic_watchers import _Watcher
 from anabranch.ids import Position, TopicName
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
@@ -89,3 +91,9 @@ def what_passes_is_held(
 async def partitioned_topics_are_not_seen(self: Namespaces, topic: TopicName) -> int:
     """Every topic is one that has no partitions."""
     return 0
+
+
+@planted("deleted_topics_are_not_told", target="anabranch.broker.topic_watchers:_Watcher.tell")
+def deleted_topics_are_not_told(self: _Watcher, names: set[str]) -> None:
+    """Watchers hear of topics that come, and never of one that goes."""
+    original("deleted_topics_are_not_told")(self, names | self.known)
