@@ -10,6 +10,8 @@ from anabranch.broker.session import Session
 from anabranch.broker.settings import BrokerSettings
 from anabranch.broker.statistics import BrokerStatistics
 from anabranch.broker.topic_lists import TopicLists
+from anabranch.broker.topic_upkeep import TopicUpkeep
+from anabranch.broker.topic_watchers import TopicWatchers
 from anabranch.broker.topics import Topics
 from anabranch.broker.unloading import unload_all
 from anabranch.errors import Fenced
@@ -60,6 +62,10 @@ class Broker:
             tasks=tasks,
         )
         self.topic_lists = TopicLists(metadata, managed_ledgers, self.topics, self.policies)
+        self.topic_watchers = TopicWatchers(metadata, self.topic_lists, tasks)
+        self.upkeep = TopicUpkeep(
+            self.topics, runtime.clock, interval_s=settings.policy_check_interval_s
+        )
         self.pressure = managed_ledgers.pressure
         self.schemas = Schemas(managed_ledgers.schemas, runtime.clock)
         self.messages_in = 0
@@ -77,6 +83,7 @@ class Broker:
             await self.namespaces.initialise()
         self._instance = await next_instance(self._metadata)
         await self.ownership.start()
+        self.tasks.spawn("look after topics", self.upkeep.run())
 
     def _lost(self, bundle: Bundle) -> None:
         for topic in self.topics.of(bundle):

@@ -36,3 +36,7 @@ DEDUPLICATION_SNAPSHOT_ENTRIES: Final = 1_000
 """After so many entries what is remembered is stored; the rest is read from the log at a start."""
 DEDUPLICATION_SNAPSHOT_S: Final = 120.0
 """The same after so long."""
+TOPIC_PATTERN_STATES_MAX: Final = 2000
+"""What a pattern with repeats may grow to."""
+TOPIC_NEWS_DELAY_S: Final = 0.1
+"""How long changes of a namespace are gathered before its watchers are told."""

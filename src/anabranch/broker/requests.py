@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from anabranch.broker.session import Session
 
 _log = get_logger("requests")
-_SERVER_FEATURES: Final = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
+_SERVER_FEATURES: Final = FeatureFlags(
+    supports_get_partitioned_metadata_without_auto_creation=True, supports_topic_watchers=True
+)
 Handler = Callable[["Session", BaseCommand], Awaitable[None]]
 
 
@@ -143,6 +145,8 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
 _REQUESTS: Final[dict[int, Handler]] = {
     BaseCommand.PARTITIONED_METADATA: topic_requests.partition_metadata,
     BaseCommand.GET_TOPICS_OF_NAMESPACE: topic_requests.topics_of_namespace,
+    BaseCommand.WATCH_TOPIC_LIST: topic_requests.watch_topic_list,
+    BaseCommand.WATCH_TOPIC_LIST_CLOSE: topic_requests.close_topic_list_watch,
     BaseCommand.LOOKUP: _lookup,
     BaseCommand.PRODUCER: producing.open_producer,
     BaseCommand.SUBSCRIBE: consuming.subscribe,

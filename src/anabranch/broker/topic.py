@@ -12,6 +12,7 @@ from anabranch.broker.admission import Admission
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.deduplication import DEDUPLICATION_CURSOR, Deduplication, PublishDone
 from anabranch.broker.policies.admitting import admit_producer, admit_subscription
+from anabranch.broker.policies.quotas import Exceeded
 from anabranch.broker.policies.retaining import retention_of
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
@@ -69,6 +70,8 @@ class Topic:
             if cursor_name == DEDUPLICATION_CURSOR:
                 continue
             self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
+        self.over_quota: Exceeded | None = None
+        """Why nobody may publish, while too much is not acknowledged."""
         self.policies = policies
         self.apply(policies)
 
@@ -272,6 +275,12 @@ class Topic:
         self._log.error("topic_failed", error=str(error))
         self.disconnect_clients()
         self._on_failed(self)
+
+    def disconnect_producers(self) -> None:
+        """Close every producer; who comes back may be refused."""
+        for producer in list(self.producers.values()):
+            self.remove_producer(producer)
+            producer.disconnect()
 
     def disconnect_clients(self) -> None:
         """Close the topic for its clients; they look it up again."""

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.namespaces import Namespaces
+from anabranch.broker.non_persistent import NonPersistentTopic
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic import Topic
 from anabranch.errors import AnabranchError, Fenced, NotFound
 from anabranch.ids import TopicName
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.ownership import Bundle, Ownership
+from anabranch.policies.effective import EffectivePolicies
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError
@@ -73,10 +75,6 @@ class Topics:
         Raises:
             Refused: if the topic, its namespace or its kind is not there.
         """
-        if not name.is_persistent:
-            raise Refused(
-                ServerError.NotAllowedError, f"non-persistent topics are not served: {name}"
-            )
         if self._stopped:
             raise Refused(ServerError.ServiceNotReady, "the broker is being stopped")
         while True:
@@ -111,15 +109,18 @@ class Topics:
             create = await self._namespaces.may_create(name) and create
             policies = await self._namespaces.policies.effective(name)
             await self._ownership.require(name)
-            try:
-                ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
-            except NotFound:
-                raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
-            if not self._ownership.owns(name):
-                await ledger.close()
-                raise Fenced(f"{name} went to another broker while it was being opened")
-            topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
-            await topic.prepare()
+            if name.is_persistent:
+                topic = await self._load_stored(name, policies, create)
+            elif create or name.partition >= 0:
+                topic = NonPersistentTopic(
+                    name,
+                    policies,
+                    clock=self._managed_ledgers.clock,
+                    tasks=self._tasks,
+                    on_failed=self._drop_failed,
+                )
+            else:
+                raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist")
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
             opening.set_exception(error)
@@ -132,6 +133,20 @@ class Topics:
             del self._opening[name]
             if not opening.done():
                 opening.cancel()
+
+    async def _load_stored(
+        self, name: TopicName, policies: EffectivePolicies, create: bool
+    ) -> Topic:
+        try:
+            ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
+        except NotFound:
+            raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
+        if not self._ownership.owns(name):
+            await ledger.close()
+            raise Fenced(f"{name} went to another broker while it was being opened")
+        topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
+        await topic.prepare()
+        return topic
 
     # --- policies ------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class ManagedLedgers:
             ledgers = StorageClusters.of_one(ledgers, LedgerIds(metadata, runtime))
         self._tasks = Tasks(self._task_failed)
         self.ids = ledgers.ids
+        self.clock = runtime.clock
         self.schemas = SchemaStorage(metadata=metadata, ledgers=ledgers)
         self._env = Environment(
             metadata,

@@ -154,8 +154,6 @@ async def test_names_and_namespaces_that_are_not_there() -> None:
         assert lookup.lookupTopicResponse.error == ServerError.TopicNotFound
         partitions = await wire.ask(requests.partition_metadata("x\ny", 2))
         assert partitions.partitionMetadataResponse.error == ServerError.InvalidTopicName
-        transient = await wire.ask(requests.producer("non-persistent://public/default/t", 1, 3))
-        assert transient.error.error == ServerError.NotAllowedError
 
 
 async def test_a_bad_checksum_is_refused_and_nothing_is_stored() -> None:

@@ -126,3 +126,50 @@ async def test_a_namespace_is_listed_and_a_hash_says_that_nothing_changed(broker
     assert not again.changed
     assert not list(again.topics)
     assert (await listed(wire, topics_hash="other")).changed
+
+
+def watch(pattern: str, watcher: int = 1, **options: Any) -> pb.BaseCommand:
+    return pb.BaseCommand(
+        type=pb.BaseCommand.WATCH_TOPIC_LIST,
+        watchTopicList=pb.CommandWatchTopicList(
+            request_id=7,
+            watcher_id=watcher,
+            namespace=NAMESPACE,
+            topics_pattern=pattern,
+            **options,
+        ),
+    )
+
+
+@pytest.mark.goal("core.B8", part="watchers", broken_by="deleted_topics_are_not_told")
+async def test_watchers_are_told_of_topics_that_come_and_go(broker: Broker) -> None:
+    wire, other = await Wire(broker).connect(), await Wire(broker).connect()
+    await other.ask(requests.producer(f"{TOPIC}-1", 1, 1))
+    begun = (await wire.ask(watch("persistent://public/default/orders-.*"))).watchTopicListSuccess
+    assert list(begun.topic) == [f"{TOPIC}-1"]
+    await other.ask(requests.producer("persistent://public/default/else", 2, 2))
+    await other.ask(requests.producer(f"{TOPIC}-2-partition-0", 3, 3))
+    news = (await wire.next()).watchTopicUpdate
+    assert (list(news.new_topics), list(news.deleted_topics)) == ([f"{TOPIC}-2-partition-0"], [])
+    await broker.topics.delete(TopicName.parse(f"{TOPIC}-1"), force=True)
+    news = (await wire.next()).watchTopicUpdate
+    assert (list(news.new_topics), list(news.deleted_topics)) == ([], [f"{TOPIC}-1"])
+    again = (await wire.ask(watch("p.*", 2, topics_hash="x"))).watchTopicListSuccess
+    assert len(again.topic) == 2
+    for number in (1, 2):
+        closed = await wire.ask(
+            pb.BaseCommand(
+                type=pb.BaseCommand.WATCH_TOPIC_LIST_CLOSE,
+                watchTopicListClose=pb.CommandWatchTopicListClose(request_id=9, watcher_id=number),
+            )
+        )
+        assert closed.success.request_id == 9
+    assert not broker.topic_watchers._namespaces
+
+
+async def test_a_pattern_that_is_not_understood_is_refused(broker: Broker) -> None:
+    wire = await Wire(broker).connect()
+    for pattern in ("(a", "x" * 51):
+        refused = await wire.ask(watch(pattern))
+        assert refused.error.error == ServerError.NotAllowedError
+    assert not broker.topic_watchers._namespaces

@@ -5,6 +5,7 @@ Pure. The refusals are Pulsar's, in code and words.
 
 from typing import TYPE_CHECKING
 
+from anabranch.broker.policies.quotas import refusal
 from anabranch.broker.refusals import Refused
 from anabranch.wire import ServerError
 
@@ -18,8 +19,11 @@ def admit_producer(topic: "Topic", producer: "Producer") -> None:
     """Check that one more producer may publish.
 
     Raises:
-        Refused: with ProducerBusy if there are as many as may be.
+        Refused: with ProducerBusy if there are as many as may be, or with the code of a backlog
+            quota that is exceeded.
     """
+    if topic.over_quota is not None:
+        raise refusal(str(topic.name), topic.over_quota)
     most = topic.policies.producers_max
     if 0 < most <= len(topic.producers) and producer.name not in topic.producers:
         raise Refused(
