@@ -150,6 +150,7 @@ class Standalone:
                 creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,
+            guard=self._security.guard(self.authorization),
             ownership=ownership,
         )
         await self._broker.start()

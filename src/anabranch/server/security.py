@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from anabranch.broker.access import Guard
 from anabranch.broker.grants import StoredGrants
 from anabranch.errors import ConfigError
 from anabranch.metadata.store import MetadataStore
@@ -27,6 +28,7 @@ class Security:
     authentication: Authentication | None = None
     superuser_roles: tuple[str, ...] = ()
     proxy_roles: tuple[str, ...] = ()
+    refresh_s: float = 60.0
 
     def authorization(self, metadata: MetadataStore) -> Authorization | None:
         """Return the judge over the documents of one store."""
@@ -37,6 +39,12 @@ class Security:
             superuser_roles=self.superuser_roles,
             proxy_roles=self.proxy_roles,
         )
+
+    def guard(self, authorization: Authorization | None) -> Guard | None:
+        """Return what a broker guards its door with."""
+        if self.authentication is None or authorization is None:
+            return None
+        return Guard(self.authentication, authorization, self.refresh_s)
 
 
 def load_security(
@@ -56,6 +64,7 @@ def load_security(
         Authentication(methods, anonymous_role=settings.anonymous_role),
         words(settings.superuser_roles),
         words(settings.proxy_roles),
+        settings.authentication_refresh_s,
     )
 
 
