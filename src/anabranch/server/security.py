@@ -8,6 +8,7 @@ from anabranch.broker.grants import StoredGrants
 from anabranch.errors import ConfigError
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Clock
+from anabranch.runtime.network import ServerTls
 from anabranch.security import Authentication, Authorization
 from anabranch.security.authentication import BASIC, TLS, TOKEN, Method
 from anabranch.security.basic import Passwords
@@ -118,6 +119,18 @@ def _method(
         clock.wall_ms,
         role_claim=settings.token_role_claim,
         audience=settings.token_audience,
+    )
+
+
+def server_tls(settings: SecuritySettings) -> ServerTls | None:
+    """How clients are spoken to in TLS; None if they are not."""
+    if not settings.tls_certificate:
+        return None
+    return ServerTls(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_trust or None,
+        settings.tls_require_client_certificate,
     )
 
 

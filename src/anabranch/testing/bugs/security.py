@@ -1,14 +1,17 @@
 """Planted bugs of `anabranch.security`, and of how the broker asks it."""
 
 import hmac
+import ssl
 from collections.abc import Mapping, Set
 from typing import Any
 
 import jwt
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.broker.access import Access, Guard
 from anabranch.broker.command_rights import COMMAND_RIGHTS
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
+from anabranch.runtime.real import RealNetwork
 from anabranch.security.authentication import Authentication, Evidence
 from anabranch.security.authorization import Authorization, Grants
 from anabranch.security.basic import Passwords
@@ -116,3 +119,44 @@ async def unknown_commands_are_allowed(self: Access, command: BaseCommand) -> No
 def credentials_last_forever(self: Access, guard: Guard) -> None:
     """Nobody looks again whether credentials have expired."""
     del self, guard
+
+
+@planted("tls_ports_speak_plainly", target="anabranch.runtime.real:RealNetwork.listen")
+async def tls_ports_speak_plainly(
+    self: RealNetwork, host: str, port: int, handler_factory: Any, *, tls: Any = None
+) -> Any:
+    """The port that should be in TLS is not."""
+    del tls
+    return await original("tls_ports_speak_plainly")(self, host, port, handler_factory)
+
+
+@planted("certificates_are_not_looked_at", target="anabranch.broker.access:Access._identify")
+def certificates_are_not_looked_at(
+    self: Access, guard: Guard, method: str, data: bytes
+) -> Identity:
+    """What a client has shown in TLS is forgotten."""
+    del self
+    return guard.authentication.identify(method, Evidence(data))
+
+
+@planted(
+    "web_forgets_certificates",
+    target="anabranch.server.web_server:_ShowingProtocol.connection_made",
+)
+def web_forgets_certificates(self: Any, transport: Any) -> None:
+    """What a caller has shown in TLS does not reach the app."""
+    H11Protocol.connection_made(self, transport)
+
+
+@planted("tls_believes_any_authority", target="anabranch.runtime.real_tls:_empty")
+def tls_believes_any_authority(tls: Any) -> ssl.SSLContext:
+    """Certificates of clients are not verified."""
+    del tls
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+@planted("certificates_are_loaded_once", target="anabranch.runtime.real_tls:ServedTls.renew")
+def certificates_are_loaded_once(self: Any) -> bool:
+    """A new certificate counts after a restart only."""
+    del self
+    return False
