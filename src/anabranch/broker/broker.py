@@ -1,6 +1,7 @@
 """The broker: sessions in front, topics behind, and of the outside world only what it is given."""
 
 from anabranch import __version__
+from anabranch.broker.access import Guard
 from anabranch.broker.extensions import Extensions
 from anabranch.broker.generated_names import next_instance
 from anabranch.broker.namespaces import Namespaces
@@ -35,11 +36,13 @@ class Broker:
         settings: BrokerSettings,
         tasks: Tasks,
         extensions: Extensions | None = None,
+        guard: Guard | None = None,
         ownership: Ownership | None = None,
     ) -> None:
         """Without an `ownership` this is the only broker there is."""
         self.settings = settings
         self.tasks = tasks
+        self.guard = guard
         self.clock = runtime.clock
         self.extensions = extensions or Extensions()
         self.server_version = f"Anabranch-{__version__}"

@@ -5,6 +5,8 @@ from anabranch.errors import (
     AnabranchError,
     Fenced,
     InvalidName,
+    NotAuthenticated,
+    NotAuthorized,
     NotFound,
     StorageError,
     Terminated,
@@ -26,6 +28,10 @@ def code_of(error: BaseException) -> ServerError:
         return error.code
     if isinstance(error, InvalidName):
         return ServerError.InvalidTopicName
+    if isinstance(error, NotAuthorized):
+        return ServerError.AuthorizationError
+    if isinstance(error, NotAuthenticated):
+        return ServerError.AuthenticationError
     if isinstance(error, NotFound):
         return ServerError.TopicNotFound
     if isinstance(error, Terminated):

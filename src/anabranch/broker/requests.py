@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from anabranch.broker import consuming, producing, topic_requests
+from anabranch.broker.access import answer_challenge
+from anabranch.broker.extensions import CommandHandler
 from anabranch.broker.refusals import Refused, code_of
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
@@ -37,6 +39,8 @@ def shake_hands(session: "Session", command: Command) -> None:
     if not isinstance(command, BaseCommand) or command.type != BaseCommand.CONNECT:
         raise ProtocolError("the first command must be CONNECT")
     session.client_version = command.connect.client_version
+    if not session.access.admit(command.connect):
+        return
     session.reply(
         replies.connected(
             session.broker.server_version,
@@ -60,16 +64,25 @@ def serve(session: "Session", command: BaseCommand) -> None:
         return
     extension = session.broker.extensions.commands.get(command.type)
     if extension is not None:
-        extension(session, command)
+        name = f"{BaseCommand.Type.Name(command.type)} {session.peer}"
+        session.broker.tasks.spawn(name, _answer(_extended(extension), session, command))
         return
     _refuse(session, command, ServerError.NotAllowedError, "this command is not served")
 
 
 async def _answer(handler: Handler, session: "Session", command: BaseCommand) -> None:
     try:
+        await session.access.check(command)
         await handler(session, command)
     except AnabranchError as error:
         _refuse(session, command, code_of(error), str(error))
+
+
+def _extended(extension: CommandHandler) -> Handler:
+    async def serve_extended(session: "Session", command: BaseCommand) -> None:
+        extension(session, command)
+
+    return serve_extended
 
 
 def _refuse(session: "Session", command: BaseCommand, code: ServerError, text: str) -> None:
@@ -137,6 +150,7 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
     BaseCommand.CONNECT: _second_connect,
     BaseCommand.PING: _ping,
     BaseCommand.PONG: _pong,
+    BaseCommand.AUTH_RESPONSE: answer_challenge,
     BaseCommand.CLOSE_PRODUCER: producing.close_producer,
     BaseCommand.CLOSE_CONSUMER: consuming.close_consumer,
     BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: consuming.redeliver,

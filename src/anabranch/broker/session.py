@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import limits
 from anabranch.broker import requests
+from anabranch.broker.access import Access
 from anabranch.broker.acknowledging import serve_ack
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.liveness import Liveness
@@ -17,10 +18,7 @@ from anabranch.broker.producer import Producer
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
 from anabranch.broker.unloading import hint
-from anabranch.errors import (
-    ProtocolError,
-    Terminated,
-)
+from anabranch.errors import ProtocolError, Terminated
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
@@ -54,6 +52,7 @@ class Session:
         """Producers and consumers being opened; whoever finds another token here was overtaken."""
         self.peer = "?"
         self.client_version = ""
+        self.access = Access(self)
         self.closed = False
         self.writable = True
         self.messages_out = 0
@@ -83,6 +82,7 @@ class Session:
         self._connection = transport
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.access.certificate = transport.get_extra_info("peercert")
         self._log = self._log.bind(peer=self.peer)
         self.broker.sessions.add(self)
         self._schedule_keep_alive()
@@ -247,7 +247,7 @@ class Session:
 
     def _handshake(self, command: Command) -> None:
         requests.shake_hands(self, command)
-        self._connected = True
+        self._connected = not self.closed
         self._log = self._log.bind(client=self.client_version)
 
     def _on_send(self, send: Send) -> None:

@@ -104,16 +104,41 @@ class Tls:
     """Who we are, if the server wants to know."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """How to speak TLS to clients."""
+
+    certificate_file: str
+    key_file: str
+    trust_file: str | None = None
+    """Who may have signed the certificates of clients; None asks them for none."""
+    demand_certificate: bool = False
+
+
 class Network(Interface):
     """Listening and connecting."""
 
     async def listen(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: ServerTls | None = None,
     ) -> Listener:
         """Accept connections on host:port; port 0 takes a free one.
 
         Raises:
             OSError: if the address cannot be had.
+            ConfigError: if the files of `tls` cannot be used.
+        """
+        ...
+
+    def renew_tls(self) -> bool:
+        """Use certificates that have changed on disk for new connections; whether any have.
+
+        Raises:
+            ConfigError: if they cannot be used; those in use stay.
         """
         ...
 

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from anabranch.errors import ConfigError
 from anabranch.runtime import Runtime
-from anabranch.runtime.network import Connection, ConnectionHandler, Tls
+from anabranch.runtime.network import Connection, ConnectionHandler, ServerTls, Tls
 from anabranch.runtime.real_channels import GrpcChannels
 from anabranch.runtime.real_disk import RealDisk
+from anabranch.runtime.real_tls import ServedTls
 
 
 class RealClock:
@@ -63,13 +64,40 @@ class RealListener:
 class RealNetwork:
     """TCP."""
 
+    def __init__(self) -> None:
+        self._served: dict[ServerTls, ServedTls] = {}
+
     async def listen(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: ServerTls | None = None,
     ) -> RealListener:
         """See `Network.listen`."""
         factory = cast("Callable[[], asyncio.Protocol]", handler_factory)
         loop = asyncio.get_running_loop()
-        return RealListener(await loop.create_server(factory, host, port, backlog=1024))
+        context = None if tls is None else self.server_context(tls)
+        server = await loop.create_server(factory, host, port, backlog=1024, ssl=context)
+        return RealListener(server)
+
+    def server_context(self, tls: ServerTls) -> ssl.SSLContext:
+        """Return the context of a port, also for a server that brings its own protocol.
+
+        Raises:
+            ConfigError: if its files cannot be used.
+        """
+        if tls not in self._served:
+            self._served[tls] = ServedTls(tls)
+        return self._served[tls].context
+
+    def renew_tls(self) -> bool:
+        """See `Network.renew_tls`."""
+        renewed = False
+        for served in self._served.values():
+            renewed = served.renew() or renewed
+        return renewed
 
     async def connect(
         self,

@@ -13,19 +13,20 @@ from typing import Final
 from anabranch import limits
 from anabranch.admin import TopicAddress, WebInterface
 from anabranch.broker import Broker, BrokerSettings
-from anabranch.errors import AnabranchError, NotFound
+from anabranch.errors import AnabranchError, ConfigError, NotFound
 from anabranch.ids import TopicName
 from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
 from anabranch.ownership import BrokerAddress, Ownership, SoleOwner
 from anabranch.runtime import Runtime
+from anabranch.runtime.network import ServerTls
 from anabranch.runtime.tasks import Tasks
 from anabranch.security import Authentication, Authorization
 from anabranch.server.broker_metrics import broker_metrics
 from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
-from anabranch.server.security import load_security, shown
+from anabranch.server.security import load_security, server_tls, shown
 from anabranch.server.settings import SETTINGS, Settings
 from anabranch.server.sole_server import SoleServer, may_be_shared
 from anabranch.server.stores import Stores, open_stores
@@ -48,9 +49,10 @@ class Standalone:
         settings: Settings,
         *,
         web_port: int | None = None,
+        web_tls_port: int | None = None,
         metric_sources: Sequence[MetricSource] = (),
     ) -> None:
-        """`web_port` is the one in use, where the settings leave the choice to the system."""
+        """The web ports are those in use, where the settings leave the choice to the system."""
         self._runtime = runtime
         self._settings = settings
         self._metric_sources = metric_sources
@@ -63,6 +65,11 @@ class Standalone:
         host = _in_url(settings.reachable_host)
         self.web_url = f"http://{host}:{web_port or settings.web_port}"
         self.service_url = f"pulsar://{host}:{settings.port}"
+        self.tls = server_tls(settings)
+        self.service_url_tls = ""
+        self.web_url_tls = ""
+        if self.tls is not None:
+            self.web_url_tls = f"https://{host}:{web_tls_port or settings.web_tls_port}"
         self._web_port = web_port or settings.web_port
         self.web_app = WebInterface(self)
         self._security = load_security(settings, runtime.clock, _warn)
@@ -114,18 +121,38 @@ class Standalone:
             await self._held.aclose()
             raise
         self._tasks.spawn("watch stores", self._watch_stores())
+        if self.tls is not None:
+            self._tasks.spawn("renew certificates", self._renew_certificates())
         self._door.open(self._broker.new_connection)
         self._not_ready = None
         _log.info("started", service_url=self.service_url, web_url=self.web_url)
 
     async def _listen(self) -> None:
-        host, port = self._settings.host, self._settings.port
+        settings = self._settings
+        host = _in_url(settings.reachable_host)
+        port = await self._listen_on(settings.port, "--port", None)
+        self.service_url = f"pulsar://{host}:{port}"
+        if self.tls is not None:
+            port = await self._listen_on(settings.tls_port, "--tls-port", self.tls)
+            self.service_url_tls = f"pulsar+ssl://{host}:{port}"
+
+    async def _listen_on(self, port: int, flag: str, tls: ServerTls | None) -> int:
+        host, network = self._settings.host, self._runtime.network
         try:
-            listener = await self._runtime.network.listen(host, port, self._door.new_connection)
+            listener = await network.listen(host, port, self._door.new_connection, tls=tls)
         except OSError as error:
-            raise explain(error, host=host, port=port, flag="--port") from error
+            raise explain(error, host=host, port=port, flag=flag) from error
         self._held.push_async_callback(listener.close)
-        self.service_url = f"pulsar://{_in_url(self._settings.reachable_host)}:{listener.port}"
+        return listener.port
+
+    async def _renew_certificates(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tls_reload_s)
+            try:
+                if self._runtime.network.renew_tls():
+                    _log.info("certificates_renewed")
+            except ConfigError as error:
+                _log.warning("certificates_not_renewed", reason=str(error))
 
     async def _start_broker(self) -> None:
         managed_ledgers = ManagedLedgers(
@@ -144,12 +171,14 @@ class Standalone:
             settings=BrokerSettings(
                 cluster=self._settings.cluster,
                 service_url=self.service_url,
+                service_url_tls=self.service_url_tls,
                 message_bytes_max=self._settings.max_message_bytes,
                 keep_alive_interval_s=self._settings.keep_alive_interval_s,
                 policies=policy_defaults(self._settings),
                 creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,
+            guard=self._security.guard(self.authorization),
             ownership=ownership,
         )
         await self._broker.start()
@@ -158,7 +187,9 @@ class Standalone:
     def _address(self) -> BrokerAddress:
         """How others know this broker."""
         broker_id = f"{_in_url(self._settings.reachable_host)}:{self._web_port}"
-        return BrokerAddress(broker_id, self.service_url, "", self.web_url)
+        return BrokerAddress(
+            broker_id, self.service_url, self.service_url_tls, self.web_url, self.web_url_tls
+        )
 
     async def _ownership(self) -> Ownership:
         """Who serves which topics; called when the stores are open.

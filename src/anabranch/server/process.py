@@ -7,22 +7,18 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
-
-import uvicorn
 
 from anabranch import limits
 from anabranch.errors import ConfigError, StorageError
-from anabranch.runtime.real import listening_socket, real_runtime
-from anabranch.runtime.tasks import Tasks
+from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.metadata_service import MetadataService
-from anabranch.server.ports import explain
 from anabranch.server.settings import Settings
+from anabranch.server.web_server import web_servers, web_sockets
 from anabranch.telemetry import get_logger, logs
 from anabranch.telemetry.loop_lag import CollectorPauses, LoopLag
 
@@ -84,15 +80,16 @@ async def _serve(
 ) -> int:
     runtime = real_runtime()
     lag, pauses = LoopLag(runtime.clock), CollectorPauses(runtime.clock)
-    with _stop_on_signals() as stop, _web_socket(settings) as web_socket:
+    with _stop_on_signals() as stop, web_sockets(settings) as web:
         server = kind(
             runtime,
             settings,
-            web_port=web_socket.getsockname()[1],
+            web_port=web.port,
+            web_tls_port=web.tls_port,
             metric_sources=(lag.metrics, pauses.metrics),
         )
         await server.start()
-        async with _web_server(server, web_socket):
+        async with web_servers(server, web, runtime.network):
             # What is loaded by now stays for good: the collector need not look at it again.
             gc.collect()
             gc.freeze()
@@ -161,45 +158,3 @@ def _stop_on_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
-
-
-@contextmanager
-def _web_socket(settings: Settings) -> Iterator[socket.socket]:
-    try:
-        opened = listening_socket(settings.host, settings.web_port)
-    except OSError as error:
-        raise explain(
-            error, host=settings.host, port=settings.web_port, flag="--web-port"
-        ) from error
-    with opened:
-        yield opened
-
-
-class _WebServer(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `_stop_on_signals`."""
-        yield
-
-
-@asynccontextmanager
-async def _web_server(server: Standalone, web_socket: socket.socket) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        server.web_app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=limits.WEB_STOP_S_MAX,
-    )
-    config.load()  # imports much, which must not hold up the loop once clients are served
-    web = _WebServer(config)
-    tasks = Tasks(server.report_failure)
-    running = tasks.spawn("web server", web.serve(sockets=[web_socket]))
-    try:
-        yield
-    finally:
-        web.should_exit = True
-        await asyncio.wait([running])
-        await tasks.close()

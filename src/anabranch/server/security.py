@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from anabranch.broker.access import Guard
 from anabranch.broker.grants import StoredGrants
 from anabranch.errors import ConfigError
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Clock
+from anabranch.runtime.network import ServerTls
 from anabranch.security import Authentication, Authorization
 from anabranch.security.authentication import BASIC, TLS, TOKEN, Method
 from anabranch.security.basic import Passwords
@@ -27,6 +29,7 @@ class Security:
     authentication: Authentication | None = None
     superuser_roles: tuple[str, ...] = ()
     proxy_roles: tuple[str, ...] = ()
+    refresh_s: float = 60.0
 
     def authorization(self, metadata: MetadataStore) -> Authorization | None:
         """Return the judge over the documents of one store."""
@@ -37,6 +40,12 @@ class Security:
             superuser_roles=self.superuser_roles,
             proxy_roles=self.proxy_roles,
         )
+
+    def guard(self, authorization: Authorization | None) -> Guard | None:
+        """Return what a broker guards its door with."""
+        if self.authentication is None or authorization is None:
+            return None
+        return Guard(self.authentication, authorization, self.refresh_s)
 
 
 def load_security(
@@ -56,6 +65,7 @@ def load_security(
         Authentication(methods, anonymous_role=settings.anonymous_role),
         words(settings.superuser_roles),
         words(settings.proxy_roles),
+        settings.authentication_refresh_s,
     )
 
 
@@ -109,6 +119,18 @@ def _method(
         clock.wall_ms,
         role_claim=settings.token_role_claim,
         audience=settings.token_audience,
+    )
+
+
+def server_tls(settings: SecuritySettings) -> ServerTls | None:
+    """How clients are spoken to in TLS; None if they are not."""
+    if not settings.tls_certificate:
+        return None
+    return ServerTls(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_trust or None,
+        settings.tls_require_client_certificate,
     )
 
 

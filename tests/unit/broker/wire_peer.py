@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anabranch.broker import Broker, BrokerSettings, Extensions
+from anabranch.broker.access import Guard
 from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore
 from anabranch.managed_ledger import ManagedLedgerConfig, ManagedLedgers
@@ -156,6 +157,7 @@ async def running_broker(
     extensions: Extensions | None = None,
     config: ManagedLedgerConfig | None = None,
     stores: tuple[MetadataStore, MemoryLedgerStore] | None = None,
+    guard: Guard | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker on memory stores, its own or given; a failed background task fails the test."""
     failures: list[BaseException] = []
@@ -170,6 +172,7 @@ async def running_broker(
         settings=settings or BrokerSettings(),
         tasks=tasks,
         extensions=extensions,
+        guard=guard,
     )
     await broker.start()
     try:

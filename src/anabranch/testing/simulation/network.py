@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.network import Connection, ConnectionHandler, Tls
+from anabranch.runtime.network import Connection, ConnectionHandler, ServerTls, Tls
 from anabranch.testing.simulation.streams import Endpoint, Link
 
 if TYPE_CHECKING:
@@ -156,10 +156,20 @@ class ProcessNetwork:
         self._owner = owner
         self._network = network
 
+    def renew_tls(self) -> bool:
+        """See `Network.renew_tls`."""
+        return False
+
     async def listen(
-        self, host: str, port: int, handler_factory: Callable[[], ConnectionHandler]
+        self,
+        host: str,
+        port: int,
+        handler_factory: Callable[[], ConnectionHandler],
+        *,
+        tls: ServerTls | None = None,
     ) -> SimulatedListener:
         """See `Network.listen`."""
+        assert tls is None, "the simulated network has nobody who listens in"
         await self._owner.stay_alive()
         machine = self._owner.machine
         if self._network.resolve(host, machine) is not machine:
