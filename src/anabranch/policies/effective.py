@@ -106,6 +106,10 @@ def resolve(
 ) -> EffectivePolicies:
     """What counts for a topic: rates of a namespace are kept by cluster, the rest is for all."""
     own = topic or TopicPolicies()
+    publish_rate = _first(
+        own.publish_rate, namespace.publish_rate.get(cluster), default=defaults.publish_rate
+    )
+    dispatch_rate, subscription_dispatch_rate = _dispatch_rates(defaults, namespace, own, cluster)
     return EffectivePolicies(
         auto_subscription_creation=_auto_subscription(defaults, namespace, own),
         retention=_first(own.retention, namespace.retention, default=defaults.retention),
@@ -146,19 +150,9 @@ def resolve(
             own.unacked_per_subscription_max, namespace.unacked_per_subscription_max
         ),
         message_bytes_max=_first(own.message_bytes_max, default=defaults.message_bytes_max),
-        publish_rate=_first(
-            own.publish_rate, namespace.publish_rate.get(cluster), default=defaults.publish_rate
-        ),
-        dispatch_rate=_first(
-            own.dispatch_rate,
-            namespace.topic_dispatch_rate.get(cluster),
-            default=defaults.dispatch_rate,
-        ),
-        subscription_dispatch_rate=_first(
-            own.subscription_dispatch_rate,
-            namespace.subscription_dispatch_rate.get(cluster),
-            default=defaults.subscription_dispatch_rate,
-        ),
+        publish_rate=publish_rate,
+        dispatch_rate=dispatch_rate,
+        subscription_dispatch_rate=subscription_dispatch_rate,
         schema_compatibility_strategy=_strategy(defaults, namespace, own),
         schema_auto_update=_first(
             namespace.schema_auto_update, default=defaults.schema_auto_update
@@ -170,6 +164,22 @@ def resolve(
         encryption_required=namespace.encryption_required,
         subscription_types=own.subscription_types_enabled or namespace.subscription_types_enabled,
     )
+
+
+def _dispatch_rates(
+    defaults: PolicyDefaults, namespace: NamespacePolicies, own: TopicPolicies, cluster: str
+) -> tuple[DispatchRate, DispatchRate]:
+    of_topic = _first(
+        own.dispatch_rate,
+        namespace.topic_dispatch_rate.get(cluster),
+        default=defaults.dispatch_rate,
+    )
+    of_subscription = _first(
+        own.subscription_dispatch_rate,
+        namespace.subscription_dispatch_rate.get(cluster),
+        default=defaults.subscription_dispatch_rate,
+    )
+    return of_topic, of_subscription
 
 
 def _first(*choices: T | None, default: T) -> T:

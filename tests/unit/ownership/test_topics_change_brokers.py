@@ -90,7 +90,7 @@ async def test_an_owner_that_does_not_know_better_is_fenced_by_the_ledger() -> N
         name = NAME.managed_ledger_name
         taken = await other.broker.topics._managed_ledgers.open(name)
         answered: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        topic.publish(b"late", lambda _, error: answered.set_result(error))
+        topic.ledger.append(b"late", lambda _, error: answered.set_result(error))
         assert await answered is not None
         await taken.close()
         await settle()
