@@ -26,6 +26,12 @@ def _failed(error: Any) -> CallFailed:
     return CallFailed(error.code().name, error.details() or "")
 
 
+def _forget(reading: "asyncio.Task[Any]") -> None:
+    """Whoever did not wait for a message does not miss it, nor the end of the call."""
+    if not reading.cancelled():
+        reading.exception()
+
+
 def headers_of(security: Security) -> Headers:
     """What every call says of who we are."""
     if security.token is None:
@@ -55,8 +61,12 @@ class GrpcReplies:
         """See `Replies`."""
         import grpc
 
+        reading = self._begin_reading()
         try:
-            async for message in self._call:
+            while (message := await reading) is not grpc.aio.EOF:
+                # The next one comes while this one is dealt with.
+                reading = self._begin_reading()
+                await asyncio.sleep(0)
                 yield message
         except grpc.aio.AioRpcError as error:
             raise _failed(error) from None
@@ -66,6 +76,15 @@ class GrpcReplies:
             raise
         finally:
             self._call.cancel()
+            reading.cancel()
+
+    def _begin_reading(self) -> "asyncio.Task[Any]":
+        reading = asyncio.create_task(self._read())
+        reading.add_done_callback(_forget)
+        return reading
+
+    async def _read(self) -> Any:
+        return await self._call.read()
 
     async def send(self, message: bytes) -> None:
         """See `Exchange.send`."""

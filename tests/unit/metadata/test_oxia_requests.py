@@ -8,8 +8,8 @@ from anabranch import limits
 from anabranch.errors import ProtocolError
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.batching import groups
-from anabranch.metadata.oxia.feed import events_of, in_order
 from anabranch.metadata.oxia.nodes import found_from_version, mismatch, stat_from
+from anabranch.metadata.oxia.notifications import events_of, in_order
 from anabranch.metadata.oxia.positions import Position, revision_of
 from anabranch.metadata.oxia.requests import WriteQueue, parse
 from anabranch.metadata.oxia.sessions import SharedLease, identity_of, session_of

@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from anabranch import limits
 from anabranch.errors import (
@@ -20,77 +20,23 @@ from anabranch.errors import (
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
+from anabranch.metadata.oxia.notifications import PUTS, events_at, in_order
 from anabranch.metadata.oxia.positions import (
     Position,
     epoch_of,
     position_of,
     revision_of,
-    seen_step,
 )
 from anabranch.metadata.oxia.shard import ShardLink
-from anabranch.metadata.store import Event, EventKind, Revision
+from anabranch.metadata.store import EventKind, Revision
 from anabranch.metadata.watching import EventHistory
 from anabranch.runtime.channels import CallFailed
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
 _log = get_logger("oxia-feed")
-_KINDS: dict[int, EventKind] = {
-    pb.KEY_CREATED: EventKind.CREATED,
-    pb.KEY_MODIFIED: EventKind.MODIFIED,
-    pb.KEY_DELETED: EventKind.DELETED,
-}
-_PUTS = (pb.KEY_CREATED, pb.KEY_MODIFIED)
-
-
-class Told(NamedTuple):
-    """One change of a log entry, so that changes sort as they were made: puts, then deletes."""
-
-    removes: bool
-    version: int
-    order: str
-    """The path with parents before children."""
-    path: str
-    kind: int
-
-
-def in_order(batch: pb.NotificationBatch) -> list[Told]:
-    """The changes of one log entry in the order they were made. Pure."""
-    told: list[Told] = []
-    for entry in batch.notifications:
-        path, value = entry.key, entry.value
-        kind = value.type
-        if keys.is_path(path) or kind == pb.KEY_RANGE_DELETED:
-            removes = kind not in _PUTS
-            told.append(Told(removes, value.version_id, path.replace("/", "\x00"), path, kind))
-    told.sort()
-    return told
-
-
-def events_of(
-    epoch: int, offsets: tuple[int, ...], place: int, batch: pb.NotificationBatch
-) -> list[Event] | None:
-    """The changes of one log entry of one shard, seen at these offsets. Pure.
-
-    None if a range was deleted: nobody says which keys were in it.
-    """
-    entries = in_order(batch)
-    return _events(epoch, offsets, place, batch.offset, entries)
-
-
-def _events(
-    epoch: int, offsets: tuple[int, ...], place: int, offset: int, entries: list[Told]
-) -> list[Event] | None:
-    before, step = revision_of(epoch, Position(offsets, place)).index, seen_step(len(offsets))
-    behind = revision_of(epoch, Position((*offsets[:place], offset, *offsets[place + 1 :])))
-    events: list[Event] = []
-    for number, entry in enumerate(entries, 1):
-        kind = _KINDS.get(entry.kind)
-        if kind is None:
-            return None
-        revision = Revision(epoch, before + number * step) if number < len(entries) else behind
-        events.append(Event(kind, entry.path, revision))
-    return events
+_BULK_CHANGES_MIN = 64
+"""Changes in one log entry, from which on they count as many."""
 
 
 def _abandon(future: asyncio.Future[None], _: object = None) -> None:
@@ -244,11 +190,12 @@ class Feed:
         self.history.forget(self.begin)
 
     def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
-        if self.bulk_writers and not self.history.watched:
+        many = len(batch.notifications) >= _BULK_CHANGES_MIN
+        if many and self.bulk_writers and not self.history.watched:
             self._pass_over(place, batch)
             return
         entries = in_order(batch)
-        events = _events(self.epoch, self._position.offsets, place, batch.offset, entries)
+        events = events_at(self.epoch, self._position.offsets, place, batch.offset, entries)
         self._offsets[place] = batch.offset
         if events is None:
             self._forget()
@@ -266,7 +213,7 @@ class Feed:
         self._begin_here()
         for entry in batch.notifications:
             kind = entry.value.type
-            if kind in _PUTS:
+            if kind in PUTS:
                 self._learn((entry.key, entry.value.version_id), self.begin)
             elif kind == pb.KEY_DELETED:
                 self.deleted(entry.key)

@@ -11,7 +11,8 @@ from anabranch import limits
 from anabranch.errors import AlreadyClosed, StoreFailed, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
-from anabranch.metadata.oxia.feed import Feed, events_of
+from anabranch.metadata.oxia.feed import Feed
+from anabranch.metadata.oxia.notifications import events_of
 from anabranch.metadata.oxia.positions import Position
 from anabranch.metadata.paths import ROOT, is_within
 from anabranch.metadata.store import Event, EventKind

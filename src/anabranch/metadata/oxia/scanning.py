@@ -92,8 +92,13 @@ class Scanner:
     async def export(self, prefix: str) -> AsyncIterator[Record]:
         """Every node at or below a path, level by level, each shard's as of one moment."""
         indexes = await self._indexes()
+        # First by itself: many want no more than that, and the scan is of everything there is.
+        top = None if prefix == ROOT else await self._single(prefix, indexes.get(prefix, ()))
+        if top is not None:
+            yield top
         numbers: dict[str, int] = {}
         root_told = prefix != ROOT
+        told = None if top is None else prefix
         streams = [link.records(("", "")) for link in self._client.links]
         async with aclosing(_merged(streams, _record_order)) as records:  # type: ignore[type-var]
             async for _, record in records:
@@ -106,10 +111,20 @@ class Scanner:
                 if not root_told and key != ROOT:
                     yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
                 root_told = True
-                if is_within(prefix, key):
+                if is_within(prefix, key) and key != told:
                     yield _record(key, record, numbers.pop(key, 0), indexes.get(key, ()))
         if not root_told:
             yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
+
+    async def _single(self, path: str, indexes: tuple[IndexKey, ...]) -> Record | None:
+        """One node, by looking it and its count up."""
+        answer, count = await asyncio.gather(
+            self._client.get(path), self._client.get(keys.sequence_key(path), value=False)
+        )
+        if answer.status != pb.OK:
+            return None
+        number = count.version.modifications_count + 1 if count.status == pb.OK else 0
+        return _record(path, answer, number, indexes)
 
     async def _indexes(self) -> dict[str, tuple[IndexKey, ...]]:
         listed = await asyncio.gather(

@@ -157,6 +157,8 @@ class OxiaStore:
     async def _get(self, present: Present, path: str) -> Node | None:
         answer = await present.client.get(path)
         if answer.status == pb.OK:
+            # Who reads a node often writes it next, and then need not look at it again.
+            present.writer.remember(path, found_from_version(answer.version))
             return await self._node(present, present.client.place_of(path), path, answer)
         if path != ROOT:
             return None

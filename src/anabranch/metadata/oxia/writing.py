@@ -147,7 +147,7 @@ class Writer:
         raise ConflictError(f"{put.path} changes too often to be written")
 
     def _recall(self, put: Put) -> Found | None:
-        """What the node was when this client last wrote it, once, if the put may rely on it.
+        """What the node was when this client last saw it, once, if the put may rely on it.
 
         The write is conditional on it: if it is not so any more, nothing happens.
         """
@@ -156,7 +156,8 @@ class Writer:
             return found
         return None
 
-    def _remember(self, path: str, found: Found) -> None:
+    def remember(self, path: str, found: Found) -> None:
+        """Keep what a node was when it was last read or written; see `_recall`."""
         self._remembered[path] = found
         if len(self._remembered) > limits.OXIA_REMEMBERED_NODES_MAX:
             del self._remembered[next(iter(self._remembered))]
@@ -186,7 +187,7 @@ class Writer:
             return None
         written = found_from_version(answer.version)
         revision = await self._place(path, written)
-        self._remember(path, written)
+        self.remember(path, written)
         return stat_from(path, written, revision, self._sessions.number)
 
     async def _place(self, path: str, written: Found) -> Revision:
