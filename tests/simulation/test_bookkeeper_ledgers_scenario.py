@@ -1,8 +1,10 @@
 """Ledgers on model bookies under faults, and the mistakes that the scenario would notice.
 
-Its set of seeds is played with all the others, in `test_scenario_seeds.py`. What shows only when
-messages of one connection overtake each other is found by walks instead, in
-`test_bookkeeper_protocol_walks.py`.
+Its set of seeds is played with all the others, in `test_scenario_seeds.py`. Reads of a recovery
+that do not fence show only when three bookies are late each in its own way while the writer has
+entries under way: that is told step by step in `test_recovery_beside_a_live_writer.py`, and found
+by walks in `test_bookkeeper_protocol_walks.py`, as is what needs messages of one connection to
+overtake each other.
 """
 
 import pytest

@@ -4,78 +4,14 @@ A world in which time stands still while something runs on and on ends with an e
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, Unreachable
+from anabranch.errors import Unreachable
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
-from anabranch.ledgers.store import LedgerWriter
-from anabranch.metadata.served.client import ServedStore
-from anabranch.runtime import Runtime
-from anabranch.testing.bookies.server import Bookie, BookieServer
-from anabranch.testing.scenarios.served_metadata import SERVER, URL, serve
-from anabranch.testing.simulation import World
-
-Story = Callable[["Bench", BookKeeperLedgerStore], Awaitable[None]]
-
-
-class Bench:
-    """Some bookies and a client."""
-
-    def __init__(self, world: World, count: int) -> None:
-        self.world = world
-        self.bookies = [Bookie(f"bookie-{number}") for number in range(count)]
-        for bookie in self.bookies:
-            world.process(bookie.name).start(
-                lambda runtime, bookie=bookie: BookieServer(  # type: ignore[misc]
-                    runtime, bookie, URL, 6.0
-                ).run(),
-                tolerates=(AnabranchError,),
-            )
-
-    def having(self, ledger_id: int) -> list[Bookie]:
-        """The bookies that have something of a ledger."""
-        servers = [(bookie, bookie.server) for bookie in self.bookies]
-        return [
-            bookie for bookie, server in servers if server and ledger_id in server.shelves.ledgers
-        ]
-
-
-def play(settings: BookKeeperSettings, bookies: int, story: Story) -> None:
-    async def main(world: World) -> None:
-        world.process(SERVER).start(serve)
-        bench = Bench(world, bookies)
-
-        async def client(runtime: Runtime) -> None:
-            metadata = await ServedStore.open(runtime, URL)
-            while True:
-                if len(await metadata.children("/ledgers/available")) == bookies:
-                    break
-                await asyncio.sleep(0.1)
-            store = await BookKeeperLedgerStore.open_cluster(runtime, metadata, settings)
-            await story(bench, store)
-            await store.close()
-
-        await world.process("client").run(client)
-
-    World(1).run(main, time_limit_s=300.0)
-
-
-async def append(writer: LedgerWriter, *payloads: bytes) -> None:
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    last = -1
-
-    def done(entry_id: int, error: Exception | None) -> None:
-        assert error is None
-        if entry_id == last:
-            ended.set_result(None)
-
-    for payload in payloads:
-        last = writer.append(payload, done)
-    await ended
+from anabranch.testing.bookies.short_stories import Bench, Story, append, play
 
 
 def test_a_closed_ledger_that_lacks_a_bookie_looks_for_none() -> None:

@@ -38,6 +38,10 @@ def print_copies(checked: "CheckedCopies", output: Output) -> bool:
             "copies": checked.copies,
             "lacking": checked.lacking,
             "unreachable": checked.unreachable,
+            "unreadable": [
+                {"ledger": ledger.ledger_id, "reason": ledger.reason}
+                for ledger in checked.unreadable
+            ],
             "damage": [
                 {
                     "entry": f"{bad.ledger_id}:{bad.entry_id}",
@@ -51,12 +55,15 @@ def print_copies(checked: "CheckedCopies", output: Output) -> bool:
     else:
         for bad in checked.damage:
             print(bad)
+        for ledger in checked.unreadable:
+            print(ledger.reason)
         print(
             f"{len(checked.damage)} damaged places in {checked.ledgers:,} ledgers, "
             f"{checked.entries:,} entries, {checked.copies:,} good copies; {checked.lacking:,} "
-            f"copies are lacking, {checked.unreachable:,} could not be asked for"
+            f"copies are lacking, {checked.unreachable:,} could not be asked for; "
+            f"{len(checked.unreadable):,} ledgers cannot be understood"
         )
-    return bool(checked.damage)
+    return bool(checked.damage or checked.unreadable)
 
 
 def _as_json(checked: "Checked") -> dict[str, Any]:

@@ -2,17 +2,21 @@
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.cli.ledger_checks import ProgressLine, print_copies
 from anabranch.cli.ledger_places import Row, end_of, paths_of, refuse_needed, texts_of
 from anabranch.cli.metadata_places import opened
 from anabranch.cli.verdicts import Output
-from anabranch.errors import ConfigError, ConflictError
+from anabranch.errors import ConfigError, ConflictError, NotFound
 
 if TYPE_CHECKING:
-    from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies
+    from anabranch.ledgers.bookkeeper.inspection import (
+        CheckedCopies,
+        LedgersOnBookies,
+        Unreadable,
+    )
     from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
     from anabranch.ledgers.store import Entry
     from anabranch.metadata.store import MetadataStore
@@ -93,9 +97,10 @@ class LedgersOfCluster:
         checked = CheckedCopies()
         progress = ProgressLine().show_entries
         async with self._opened(runtime) as (ledgers, _):
-            wanted = ledger_ids or [known.ledger_id async for known in ledgers.list()]
-            for ledger_id in wanted:
+            for ledger_id in ledger_ids:
                 await ledgers.check(await ledgers.look(ledger_id), checked, progress)
+            if not ledger_ids:
+                await _check_all(ledgers, checked, progress)
         return lambda output: print_copies(checked, output)
 
     async def delete(
@@ -158,9 +163,26 @@ def _refuse_doubtful(known: "LedgerMetadata") -> None:
         )
 
 
-def _summary(known: "LedgerMetadata") -> Row:
+async def _check_all(
+    ledgers: "LedgersOnBookies", into: "CheckedCopies", progress: Callable[[int], None]
+) -> None:
+    from anabranch.ledgers.bookkeeper.inspection import Unreadable
+
+    for known in [known async for known in ledgers.list()]:
+        if isinstance(known, Unreadable):
+            into.unreadable.append(known)
+            continue
+        with suppress(NotFound):  # removed since it was listed
+            await ledgers.check(await ledgers.look(known.ledger_id), into, progress)
+
+
+def _summary(known: "LedgerMetadata | Unreadable") -> Row:
+    from anabranch.ledgers.bookkeeper.inspection import Unreadable
     from anabranch.ledgers.bookkeeper.ledger_metadata import State
 
+    if isinstance(known, Unreadable):
+        nothing: Row = dict.fromkeys(LedgersOfCluster.columns)
+        return {**nothing, "ledger": known.ledger_id, "state": "unreadable"}
     closed = known.state is State.CLOSED
     return {
         "ledger": known.ledger_id,

@@ -6,11 +6,11 @@ Of a ledger that is open, what its bookies know to be confirmed is shown.
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
-from anabranch.errors import AnabranchError, Corruption, Unreachable
+from anabranch.errors import AnabranchError, Corruption, FormatError, NotFound, Unreachable
 from anabranch.ledgers.bookkeeper.cluster import Cluster
 from anabranch.ledgers.bookkeeper.confirmed import fence, last_known
 from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, State
-from anabranch.ledgers.bookkeeper.reader import BookKeeperReader, LedgerView
+from anabranch.ledgers.bookkeeper.reader import BookKeeperReader, LedgerView, check_password
 from anabranch.ledgers.bookkeeper.reading import EntryReads, Wanted
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.store import Entry
@@ -29,6 +29,14 @@ class SeenLedger:
     metadata: LedgerMetadata
     last_entry_id: int
     length_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A ledger whose metadata are damaged, or of a format that is not known here."""
+
+    ledger_id: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class CheckedCopies:
     unreachable: int = 0
     """Copies on bookies that did not answer."""
     damage: list[BadCopy] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    """Ledgers of which nothing could be checked."""
 
 
 class LedgersOnBookies:
@@ -84,10 +94,15 @@ class LedgersOnBookies:
         """Let go of every connection."""
         await self._cluster.close()
 
-    async def list(self) -> AsyncIterator[LedgerMetadata]:
-        """What the metadata store has of every ledger, by id."""
+    async def list(self) -> AsyncIterator[LedgerMetadata | Unreadable]:
+        """What the metadata store has of every ledger, by id; one that goes meanwhile may lack."""
         async for ledger_id in self._cluster.registry.list():
-            yield (await self._cluster.registry.read(ledger_id)).metadata
+            try:
+                yield (await self._cluster.registry.read(ledger_id)).metadata
+            except FormatError as error:
+                yield Unreadable(ledger_id, str(error))
+            except NotFound:
+                continue
 
     async def describe(self, ledger_id: int) -> LedgerMetadata:
         """What the metadata store has of one ledger.
@@ -114,8 +129,11 @@ class LedgersOnBookies:
         Raises:
             NotFound: if there is none of that id.
             Unreachable: if the bookies that have its end do not answer.
+            ConfigError: if the settings name a password, and it is another than the ledger's.
         """
         metadata = await self.describe(ledger_id)
+        if self._cluster.settings.password:
+            check_password(metadata, self._cluster.settings.password)
         if metadata.state is State.CLOSED:
             return SeenLedger(metadata, metadata.last_entry_id, metadata.length)
         return SeenLedger(metadata, *await last_known(self._cluster, metadata))
