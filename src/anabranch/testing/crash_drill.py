@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from random import Random, SystemRandom
 from typing import Final
 
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.testing.drill_folders import DrillFolder
 from anabranch.testing.servers.process import free_port
 from anabranch.testing.servers.standalone import Place, Standalone
 from anabranch.testing.stopping import run_program
@@ -178,7 +178,7 @@ def _all_above(counts: Sequence[int], before: Sequence[int]) -> bool:
     return all(now > then for now, then in zip(counts, before, strict=True))
 
 
-def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, DrillFolder, bool]:
     """Return settings, folder, and whether to print JSON."""
     prog = "python -m anabranch.testing.crash_drill"
     parser = argparse.ArgumentParser(
@@ -196,7 +196,12 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool
     kinds_of_client = [kind.value for kind in ClientKind]
     add("--client", choices=kinds_of_client, default="pypi", help="the library of the clients")
     add("--ack-lag", type=float, default=0.0, help="seconds of confirmed acks a kill may undo")
-    add("--folder", type=Path, default=None, help="for data, log, histories; kept (default: new)")
+    add(
+        "--folder",
+        type=Path,
+        default=None,
+        help="for data, log, histories; kept (default: new, kept on failure)",
+    )
     add("--output", choices=("text", "json"), default="text", help="how to print the verdict")
     add(
         "command",
@@ -220,20 +225,22 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[DrillSettings, Path, bool
         client=ClientKind(found.client),
         ack_lag_s=found.ack_lag,
     )
-    folder = found.folder or Path(tempfile.mkdtemp(prefix="anabranch-drill-"))
+    folder = DrillFolder.named(found.folder, "anabranch-drill-")
     return settings, folder, found.output == "json"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a drill: 0 clean, 1 violations, 2 no verdict."""
     settings, folder, as_json = parse_arguments(arguments)
-    print(f"seed {settings.seed}, histories and data in {folder}", file=sys.stderr)
+    print(f"seed {settings.seed}, histories and data in {folder.path}", file=sys.stderr)
     try:
-        verdict = asyncio.run(CrashDrill(settings, folder).run())
+        verdict = asyncio.run(CrashDrill(settings, folder.path).run())
     except AnabranchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(verdict.as_json(), indent=2) if as_json else verdict.as_text())
+    if verdict.status is Status.CLEAN:
+        folder.drop_unless_wanted()
     return {Status.CLEAN: 0, Status.VIOLATED: 1}.get(verdict.status, 2)
 
 

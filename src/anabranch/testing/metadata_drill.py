@@ -12,7 +12,6 @@ import asyncio
 import json
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from anabranch.errors import AnabranchError
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.drill_folders import DrillFolder
 from anabranch.testing.metadata_load import SESSION_TIMEOUT_S
 from anabranch.testing.planted import child_command
 from anabranch.testing.servers.failures import ServerFailed
@@ -240,16 +240,18 @@ def main(arguments: Sequence[str]) -> int:
     if found.kills < 1 or found.clients < 2:
         parser.error("at least one kill and two clients are needed")
     seed = SystemRandom().randrange(1 << 32) if found.seed is None else found.seed
-    folder = found.folder or Path(tempfile.mkdtemp(prefix="anabranch-metadata-drill-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"seed {seed}, data and histories in {folder}", file=sys.stderr)
+    folder = DrillFolder.named(found.folder, "anabranch-metadata-drill-")
+    folder.path.mkdir(parents=True, exist_ok=True)
+    print(f"seed {seed}, data and histories in {folder.path}", file=sys.stderr)
     try:
-        drill = MetadataDrill(folder, kills=found.kills, seed=seed, clients=found.clients)
+        drill = MetadataDrill(folder.path, kills=found.kills, seed=seed, clients=found.clients)
         verdict = drill.run()
     except AnabranchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(verdict.as_json()))
+    if not verdict.violations:
+        folder.drop_unless_wanted()
     return 1 if verdict.violations else 0
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.testing.crash_drill import CrashDrill, DrillSettings, main, parse_arguments
+from anabranch.testing.drill_folders import DrillFolder
 from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.servers.process import free_port
 from anabranch.testing.servers.standalone import Place, Standalone
@@ -92,6 +93,20 @@ def test_drill_that_cannot_run_exits_2(tmp_path: Path, capsys: pytest.CaptureFix
     assert "kills must be above 0" in capsys.readouterr().err
 
 
+def test_folder_of_a_drill_that_found_nothing_is_gone_unless_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    new, wanted = DrillFolder.named(None, "drill-"), DrillFolder.named(tmp_path, "drill-")
+    assert new.path.parent == tmp_path / "temporary"
+    for folder in (new, wanted):
+        (folder.path / "history").write_text("")
+        folder.drop_unless_wanted()
+    assert not new.path.exists()
+    assert (wanted.path / "history").exists()
+
+
 def test_arguments_reach_the_settings(tmp_path: Path) -> None:
     options = ["--kills", "7", "--seed", "5", "--subscriptions", "failover", "--dedup"]
     arguments = [*options, "--folder", str(tmp_path), "--output", "json"]
@@ -103,6 +118,6 @@ def test_arguments_reach_the_settings(tmp_path: Path) -> None:
         subscriptions=(SubscriptionType.FAILOVER,),
         dedup=True,
     )
-    assert (folder, as_json) == (tmp_path, True)
+    assert (folder, as_json) == (DrillFolder(tmp_path, is_own=False), True)
     same = settings.workload("pulsar://x")
     assert same == settings.workload("pulsar://x"), "one seed, one workload"

@@ -14,6 +14,7 @@ from anabranch.errors import InputError
 from anabranch.testing.claims import collect_claims
 from anabranch.testing.goal_results import Claim, Outcome, load_results
 
+pytestmark = pytest.mark.timeout(300)  # each starts pytest, which takes long on a busy machine
 CONFTEST = Path(__file__).parents[2] / "conftest.py"
 HEAD = "import pytest\n"
 INI = "[pytest]\nmarkers =\n  goal: a row\n  broken_by: a bug\n  peer: a peer\n"
@@ -43,7 +44,7 @@ def run(tmp_path):
             (tmp_path / f"test_{number}.py").write_text(HEAD + text)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
             env={**os.environ, "CI": ci},
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr

@@ -22,6 +22,7 @@ from anabranch.testing.prove import (
 )
 from anabranch.testing.simulation.process import ProcessFailed
 
+pytestmark = pytest.mark.timeout(300)  # each starts pytest, which takes long on a busy machine
 BUG = "tasks_swallow_failures"
 PYTEST = (
     *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
@@ -40,7 +41,7 @@ def run(tmp_path: Path):
         report = tmp_path / "report.json"
         done = subprocess.run(
             [*PYTEST, "--planted-report", str(report), *options],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
         )  # fmt: skip
         notes = json.loads(report.read_text()) if report.exists() else []
         return done.returncode, done.stdout + done.stderr, notes
