@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pulsar
 import pytest
@@ -172,3 +173,30 @@ def test_a_server_that_stands_still(server: Standalone, client: Any, topic: str)
     assert [payload for payload in seen if payload != b"in vain"] == [b"0", b"1", b"2"]
     hasty.send(b"again")
     assert consumer.receive(RECEIVE_MS).data() == b"again"
+
+
+@pytest.mark.goal("core.B3", part="restart", broken_by="sequence_ids_are_not_replayed")
+def test_what_is_sent_again_after_kill_9_is_stored_once() -> None:
+    with anabranch_standalone() as server:
+        policy = Request(
+            f"{server.web_url}/admin/v2/namespaces/public/default/deduplication",
+            b"true",
+            {"Content-Type": "application/json"},
+        )
+        with urlopen(policy, timeout=10) as answer:
+            assert answer.status == 204
+        with pulsar_client(server.service_url) as client:
+            producer = client.create_producer("t", producer_name="p", batching_enabled=False)
+            for number in range(5):
+                producer.send(b"%d" % number, sequence_id=number)
+            producer.send(b"again", sequence_id=3)
+            server.kill()
+            server.start()
+            producer.send(b"again", sequence_id=4)
+            producer.send(b"5", sequence_id=5)
+            producer.close()
+            assert client.create_producer("t", producer_name="p").last_sequence_id() == 5
+            reader = client.create_reader("t", pulsar.MessageId.earliest)
+            seen = [reader.read_next(RECEIVE_MS).data() for _ in range(6)]
+            assert seen == [b"%d" % number for number in range(6)]
+            assert not reader.has_message_available()
