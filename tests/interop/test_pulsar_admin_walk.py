@@ -105,7 +105,7 @@ def test_pulsar_admin_walks_through(server: Standalone) -> None:
     assert "Tenant already exist" in words
     retention = json.loads(seen["namespaces get-retention acme/n"][1])
     assert retention == {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
-    assert "r" in json.loads(seen["namespaces permissions acme/n"][1])
+    assert seen["namespaces permissions acme/n"][1].split(maxsplit=1)[0] == "r"
     assert seen["topics list acme/n"][1].splitlines() == [f"{P}-partition-0", f"{P}-partition-1", X]
     assert [command for command, (done, _) in seen.items() if not done] == ["tenants create acme"]
 
