@@ -4,14 +4,24 @@ from typing import Final
 
 from anabranch.admin.brokers import BROKER_ENDPOINTS
 from anabranch.admin.clusters import CLUSTER_ENDPOINTS
-from anabranch.admin.endpoints import Endpoint
+from anabranch.admin.endpoints import Call, Endpoint
 from anabranch.admin.health import HEALTH_ENDPOINTS
+from anabranch.admin.namespace_operations import NAMESPACE_OPERATIONS
 from anabranch.admin.namespace_policies import POLICY_ENDPOINTS
 from anabranch.admin.namespaces import NAMESPACE_ENDPOINTS
+from anabranch.admin.openapi import describe
+from anabranch.admin.schemas import SCHEMA_ENDPOINTS
 from anabranch.admin.statistics import STATISTICS_ENDPOINTS
 from anabranch.admin.subscriptions import SUBSCRIPTION_ENDPOINTS
 from anabranch.admin.tenants import TENANT_ENDPOINTS
 from anabranch.admin.topics import TOPIC_ENDPOINTS
+from anabranch.security import Right
+
+
+async def openapi(_: Call) -> object:
+    """This very table, as OpenAPI."""
+    return describe(ENDPOINTS)
+
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *HEALTH_ENDPOINTS,
@@ -20,7 +30,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *TENANT_ENDPOINTS,
     *NAMESPACE_ENDPOINTS,
     *POLICY_ENDPOINTS,
+    *NAMESPACE_OPERATIONS,
     *TOPIC_ENDPOINTS,
     *SUBSCRIPTION_ENDPOINTS,
     *STATISTICS_ENDPOINTS,
+    *SCHEMA_ENDPOINTS,
+    Endpoint("GET", "/openapi.json", Right.KNOWN, openapi, "This table as OpenAPI"),
 )

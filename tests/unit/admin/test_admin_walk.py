@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from anabranch.admin.table import ENDPOINTS
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -256,3 +257,46 @@ async def test_subscriptions(in_namespace):
     assert await ask("GET", f"{one}/s1/properties") == (200, {"q": "r"})
     assert await ask("DELETE", f"{one}/s1") == (204, None)
     assert (await ask("DELETE", f"{one}/s1"))[0] == 404
+
+
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+
+
+@pytest.mark.goal("core.B16", part="schemas", broken_by="schemas_are_forgotten")
+async def test_schemas(in_namespace):
+    ask, one = in_namespace, "schemas/t1/n1/sx"
+    given = {"type": "AVRO", "schema": json.dumps(AVRO), "properties": {"p": "q"}}
+    assert await ask("GET", f"{one}/schema") == (404, "Schema not found")
+    assert await ask("POST", f"{one}/schema", given) == (200, {"version": {"version": 0}})
+    status, found = await ask("GET", f"{one}/schema")
+    assert status == 200
+    assert {**found, "timestamp": 0} == {
+        "version": 0,
+        "type": "AVRO",
+        "timestamp": 0,
+        "data": given["schema"],
+        "properties": {"p": "q"},
+    }
+    assert await ask("GET", f"{one}/schema/0") == (200, found)
+    assert await ask("GET", f"{one}/schema/9") == (404, "Schema not found")
+    assert await ask("GET", f"{one}/schemas") == (200, {"getSchemaResponses": [found]})
+    assert await ask("POST", f"{one}/version", given) == (200, {"version": 0})
+    other = {**AVRO, "fields": [{"name": "b", "type": "int"}]}
+    other = {**given, "schema": json.dumps(other)}
+    assert (await ask("POST", f"{one}/schema", other))[0] == 409
+    assert await ask("POST", f"{one}/version", other) == (200, {"version": -1})
+    status, answer = await ask("POST", f"{one}/compatibility", other)
+    assert (status, answer["compatibility"]) == (202, False)
+    assert (await ask("POST", f"{one}/schema", {}))[0] == 422
+    assert (await ask("DELETE", f"{one}/schema"))[0] == 200
+
+
+@pytest.mark.goal("core.B16", part="openapi", broken_by="openapi_lacks_methods")
+async def test_openapi_has_every_endpoint(ask):
+    answer = await call(ask.server.web_app, "/openapi.json")
+    paths = json.loads(answer.body)["paths"]
+    listed = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert listed == {(row.method, row.path) for row in ENDPOINTS}
+    for path, methods in paths.items():
+        for described in methods.values():
+            assert all(f"{{{one['name']}}}" in path for one in described["parameters"])

@@ -6,6 +6,7 @@ from anabranch.admin import WebInterface
 from anabranch.admin import namespaces as namespaces_module
 from anabranch.admin.documents import Documents
 from anabranch.admin.endpoints import Call, Endpoint
+from anabranch.admin.openapi import describe
 from anabranch.policies import JsonDocument, TenantInfo, encode
 from anabranch.policies.paths import namespace_path
 from anabranch.testing.planted import original, planted
@@ -78,3 +79,18 @@ def brokers_know_no_leader(call: Call) -> str:
 async def endpoints_are_not_checked(self: WebInterface, call: Call, endpoint: Endpoint) -> None:
     """Whoever is known may do everything."""
     del self, call, endpoint
+
+
+@planted("schemas_are_forgotten", target="anabranch.broker.schemas:Schemas.versions")
+async def schemas_are_forgotten(self: Any, topic: Any) -> list[Any]:
+    """A topic has no schema, whatever was stored."""
+    del self, topic
+    return []
+
+
+@planted("openapi_lacks_methods", target="anabranch.admin.table:describe")
+def openapi_lacks_methods(endpoints: Any) -> dict[str, Any]:
+    """Of every path one method is described."""
+    by_path = {endpoint.path: endpoint for endpoint in endpoints}
+    described: dict[str, Any] = describe(by_path.values())
+    return described
