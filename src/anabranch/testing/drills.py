@@ -93,6 +93,22 @@ DRILLS: Final = (
         small=2,
     ),
     Drill(
+        "kill-brokers",
+        "kill -9 of the owner of a topic among three brokers on ZooKeeper and bookies, every 20 s",
+        "anabranch.testing.broker_drill",
+        ("--faults", "{size}"),
+        full=30,
+        small=2,
+    ),
+    Drill(
+        "pause-brokers",
+        "the owner stands still for 40 s, longer than its session lasts",
+        "anabranch.testing.broker_drill",
+        ("--faults", "{size}", "--pause-s", "40", "--session-timeout-s", "30"),
+        full=8,
+        small=1,
+    ),
+    Drill(
         "large-metadata",
         "a tree of so many nodes, streamed to a client in bounded memory",
         "anabranch.testing.metadata_size_drill",
