@@ -79,7 +79,10 @@ class Restoring:
                     )
                 if record.session is None:
                     if not count:
-                        self._free = await self._nothing_at(record.path)
+                        # Often all is empty, whatever the first node is.
+                        self._free = await self._nothing_at(ROOT) or await self._nothing_at(
+                            record.path
+                        )
                     await self._add(record)
                     count += 1
             await self._leave(None)
