@@ -7,9 +7,7 @@ import pytest
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
 from anabranch.ledgers.store import LedgerStore
-from anabranch.metadata.memory import MemoryStore
-from anabranch.runtime.real import RealClock, real_runtime
-from anabranch.testing.bookies.loopback import LoopbackBookie
+from anabranch.testing.bookies.loopback_cluster import LoopbackCluster
 from anabranch.testing.contracts.ledger_owners import Closing, Fencing, Surviving
 from anabranch.testing.contracts.ledgers import Appending, LedgerBench, Living, Reading
 
@@ -18,9 +16,7 @@ class ModelBench:
     """Bookies that outlive the stores on them; a crashed store is left where it was."""
 
     def __init__(self, settings: BookKeeperSettings) -> None:
-        self.runtime = real_runtime()
-        self.metadata = MemoryStore(RealClock())
-        self.bookies = [LoopbackBookie(self.runtime, self.metadata) for _ in range(3)]
+        self.cluster = LoopbackCluster()
         self.settings = settings
         self.lives: list[BookKeeperLedgerStore] = []
 
@@ -30,11 +26,9 @@ class ModelBench:
 
     async def begin(self) -> LedgerStore:
         if not self.lives:
-            for bookie in self.bookies:
-                await bookie.start()
-        store = await BookKeeperLedgerStore.open_cluster(self.runtime, self.metadata, self.settings)
-        self.lives.append(store)
-        return store
+            await self.cluster.more_bookies(3)
+        self.lives.append(await self.cluster.store(self.settings))
+        return self.store
 
     async def restart(self) -> LedgerStore:
         await self.lives[-1].close()
@@ -44,11 +38,7 @@ class ModelBench:
         return await self.begin()
 
     async def end(self) -> None:
-        for store in self.lives:
-            await store.close()
-        for bookie in self.bookies:
-            await bookie.stop()
-        await self.metadata.close()
+        await self.cluster.end()
 
 
 class OnModelBookies:

@@ -6,12 +6,12 @@ A world in which time stands still while something runs on and on ends with an e
 import asyncio
 
 import pytest
+from bookie_stories import Bench, Story, append, play
 
 from anabranch import limits
 from anabranch.errors import Unreachable
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
-from anabranch.testing.bookies.short_stories import Bench, Story, append, play
 
 
 def test_a_closed_ledger_that_lacks_a_bookie_looks_for_none() -> None:

@@ -1,18 +1,16 @@
 """Looking at ledgers on bookies: nobody is fenced, every copy is held to its digest."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from anabranch.errors import NotFound, Unreachable
 from anabranch.ledgers.bookkeeper.inspection import CheckedCopies, LedgersOnBookies
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
-from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
-from anabranch.ledgers.factory import open_ledgers
 from anabranch.ledgers.store import LedgerStore
-from anabranch.metadata.memory import MemoryStore
-from anabranch.runtime.real import RealClock, real_runtime
 from anabranch.testing.bookies.loopback import LoopbackBookie
+from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster
 from anabranch.testing.contracts.ledgers import append
 
 LEDGER = 7
@@ -23,27 +21,23 @@ class Bench:
     """Three bookies, a store that writes to them, and somebody who looks."""
 
     def __init__(self) -> None:
-        self.runtime = real_runtime()
-        self.metadata = MemoryStore(RealClock())
-        self.bookies = [LoopbackBookie(self.runtime, self.metadata) for _ in range(3)]
+        self.cluster = LoopbackCluster()
         self.store: LedgerStore
         self.looking: LedgersOnBookies
 
+    @property
+    def bookies(self) -> list[LoopbackBookie]:
+        return list(self.cluster.bookies.values())
+
     async def start(self) -> None:
-        for bookie in self.bookies:
-            await bookie.start()
-        self.store = await open_ledgers(
-            "bookkeeper:?ensemble=3&write=2&ack=2", self.runtime, metadata=self.metadata
-        )
-        settings = BookKeeperSettings(request_timeout_s=0.5)
-        self.looking = await LedgersOnBookies.open(self.runtime, self.metadata, settings)
+        cluster = self.cluster
+        await cluster.more_bookies(3)
+        self.store = await cluster.store(replace(SETTINGS, write_quorum=2))
+        self.looking = await LedgersOnBookies.open(cluster.runtime, cluster.metadata, SETTINGS)
 
     async def end(self) -> None:
         await self.looking.close()
-        await self.store.close()
-        for bookie in self.bookies:
-            await bookie.stop()
-        await self.metadata.close()
+        await self.cluster.end()
 
     async def checked(self) -> CheckedCopies:
         found = CheckedCopies()

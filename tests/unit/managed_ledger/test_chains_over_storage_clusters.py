@@ -1,6 +1,5 @@
 """Topics, cursors and schemas whose ledgers lie in several storage clusters."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +10,6 @@ from anabranch import limits
 from anabranch.errors import ConflictError, FormatError, InputError, StorageError
 from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.generated import schema_storage_format_pb2 as storage_pb
-from anabranch.ids import EARLIEST, Position
 from anabranch.journal import Pressure
 from anabranch.ledgers.catalog import PATH, StorageCatalog, StorageCluster
 from anabranch.ledgers.clusters import StorageClusters
@@ -19,13 +17,14 @@ from anabranch.ledgers.embedded import EmbeddedLedgerStore
 from anabranch.ledgers.ledger_ids import LedgerIds
 from anabranch.ledgers.stamps import CLUSTER_KEY, EPOCH_KEY, NO_STAMP, Stamp
 from anabranch.ledgers.store import LedgerStore
-from anabranch.managed_ledger import ManagedLedger, ManagedLedgerConfig, ManagedLedgers, SchemaInfo
+from anabranch.managed_ledger import ManagedLedgerConfig, ManagedLedgers, SchemaInfo
 from anabranch.managed_ledger.formats import decode_chain
 from anabranch.managed_ledger.references import references
 from anabranch.managed_ledger.retention import Retention
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.topic_logs import append, payloads
 
 NAME = "t/ns/persistent/topic"
 NODE = f"/managed-ledgers/{NAME}"
@@ -113,29 +112,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     for store in stores.values():
         await store.close()
     await metadata.close()
-
-
-async def append(topic: ManagedLedger, payload: bytes) -> Position:
-    future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-
-    def done(position: Position | None, error: Exception | None) -> None:
-        if position is None:
-            assert error is not None
-            future.set_exception(error)
-        else:
-            future.set_result(position)
-
-    topic.append(payload, done)
-    return await future
-
-
-async def payloads(topic: ManagedLedger) -> list[bytes]:
-    found: list[bytes] = []
-    start = EARLIEST
-    while entries := await topic.read(start, 30, 1 << 20):
-        found += [bytes(entry.payload) for entry in entries]
-        start = Position(entries[-1].ledger_id, entries[-1].entry_id + 1)
-    return found
 
 
 async def test_with_one_cluster_documents_are_as_pulsar_writes_them(site: Site) -> None:

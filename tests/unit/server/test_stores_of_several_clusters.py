@@ -1,6 +1,5 @@
 """A server whose catalog names more storage clusters than its settings."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -8,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import ConfigError, FormatError
-from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.catalog import StorageCatalog, StorageCluster
 from anabranch.ledgers.ledger_ids import LedgerIds
-from anabranch.managed_ledger import ManagedLedger, ManagedLedgerConfig, ManagedLedgers
+from anabranch.managed_ledger import ManagedLedgerConfig, ManagedLedgers
 from anabranch.managed_ledger.retention import Retention
 from anabranch.runtime.real import real_runtime
 from anabranch.server.cluster_tie import TIE_FILE
 from anabranch.server.settings import Settings
 from anabranch.server.stores import Stores, open_stores
+from anabranch.testing.topic_logs import append, payloads
 
 NAME = "t/ns/persistent/topic"
 CONFIG = ManagedLedgerConfig(retention=Retention(-1, -1))
@@ -39,29 +38,6 @@ async def switch(stores: Stores, name: str, url: str) -> None:
     catalog = await StorageCatalog.open(stores.metadata, ids, "embedded:")
     await catalog.add(name, StorageCluster(url))
     await catalog.activate(name)
-
-
-async def append(topic: ManagedLedger, payload: bytes) -> Position:
-    future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-
-    def done(position: Position | None, error: Exception | None) -> None:
-        if position is None:
-            assert error is not None
-            future.set_exception(error)
-        else:
-            future.set_result(position)
-
-    topic.append(payload, done)
-    return await future
-
-
-async def payloads(topic: ManagedLedger) -> list[bytes]:
-    found: list[bytes] = []
-    start = EARLIEST
-    while entries := await topic.read(start, 30, 1 << 20):
-        found += [bytes(entry.payload) for entry in entries]
-        start = Position(entries[-1].ledger_id, entries[-1].entry_id + 1)
-    return found
 
 
 async def test_it_opens_them_and_lets_them_go_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
@@ -29,6 +29,8 @@ from anabranch.ledgers.bookkeeper.ledger_paths import ROOT, Layout, LedgerPaths,
 from anabranch.metadata.paths import join
 from anabranch.metadata.store import ABSENT, ANY, Expected, MetadataStore, Version
 from anabranch.runtime import Runtime
+
+T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -78,24 +80,16 @@ class LedgerRegistry:
         value = encode_metadata(metadata)
         path = self.paths.ledger(metadata.ledger_id)
         asking = _Asking(f"whether ledger {metadata.ledger_id} was made", self._runtime)
-        while True:
-            try:
-                stat = await self._store.put(path, value, ABSENT)
-            except BadVersion:
-                found = await asking.answer(lambda: self._look(metadata.ledger_id))
-                if found and asking.in_doubt and found.metadata.ctoken == metadata.ctoken:
-                    return found
-                raise ConflictError(
-                    f"ledger {metadata.ledger_id} exists already: its id cannot be used again"
-                ) from None
-            except OutcomeUnknown as lost:
-                await asking.doubt(lost)
-            except Unreachable as unsent:
-                if not asking.in_doubt:
-                    raise
-                await asking.doubt(unsent)
-            else:
-                return Found(metadata, stat.version)
+        try:
+            stat = await asking.write(lambda: self._store.put(path, value, ABSENT))
+        except BadVersion:
+            found = await asking.answer(lambda: self._look(metadata.ledger_id))
+            if found and asking.in_doubt and found.metadata.ctoken == metadata.ctoken:
+                return found
+            raise ConflictError(
+                f"ledger {metadata.ledger_id} exists already: its id cannot be used again"
+            ) from None
+        return Found(metadata, stat.version)
 
     async def read(self, ledger_id: int) -> Found:
         """What is known of a ledger.
@@ -121,25 +115,17 @@ class LedgerRegistry:
         value = encode_metadata(metadata)
         path = self.paths.ledger(metadata.ledger_id)
         asking = _Asking(f"whether ledger {metadata.ledger_id} was changed", self._runtime)
-        while True:
-            try:
-                stat = await self._store.put(path, value, version)
-            except BadVersion:
-                found = await asking.answer(lambda: self._look(metadata.ledger_id))
-                if found is None:
-                    raise NotFound(f"ledger {metadata.ledger_id} was deleted") from None
-                # Who else wrote the very same wanted the same: it makes no difference who did.
-                if asking.in_doubt and found.metadata == metadata:
-                    return found
-                raise
-            except OutcomeUnknown as lost:
-                await asking.doubt(lost)
-            except Unreachable as unsent:
-                if not asking.in_doubt:
-                    raise
-                await asking.doubt(unsent)
-            else:
-                return Found(metadata, stat.version)
+        try:
+            stat = await asking.write(lambda: self._store.put(path, value, version))
+        except BadVersion:
+            found = await asking.answer(lambda: self._look(metadata.ledger_id))
+            if found is None:
+                raise NotFound(f"ledger {metadata.ledger_id} was deleted") from None
+            # Who else wrote the very same wanted the same: it makes no difference who did.
+            if asking.in_doubt and found.metadata == metadata:
+                return found
+            raise
+        return Found(metadata, stat.version)
 
     async def delete(self, ledger_id: int, expected: Version | None = None) -> None:
         """Forget a ledger, whatever its state; bookies drop its entries some time later.
@@ -152,21 +138,11 @@ class LedgerRegistry:
         path = self.paths.ledger(ledger_id)
         wanted: Expected = ANY if expected is None else expected
         asking = _Asking(f"whether ledger {ledger_id} was deleted", self._runtime)
-        while True:
-            try:
-                await self._store.delete(path, wanted)
-            except NotFound:
-                if asking.in_doubt:
-                    return
+        try:
+            await asking.write(lambda: self._store.delete(path, wanted))
+        except NotFound:
+            if not asking.in_doubt:
                 raise NotFound(f"there is no ledger {ledger_id}") from None
-            except OutcomeUnknown as lost:
-                await asking.doubt(lost)
-            except Unreachable as unsent:
-                if not asking.in_doubt:
-                    raise
-                await asking.doubt(unsent)
-            else:
-                return
 
     async def list(self) -> AsyncIterator[int]:
         """Ids of all ledgers, ascending. One that comes or goes meanwhile may be among them."""
@@ -224,7 +200,24 @@ class _Asking:
         self.in_doubt = False
         """Whether an earlier attempt may have taken effect, or may still."""
 
-    async def doubt(self, lost: AnabranchError) -> None:
+    async def write(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a conditional write until the store has answered it.
+
+        Raises:
+            OutcomeUnknown: if there was no answer in time.
+            Unreachable: if the first attempt was not even sent.
+        """
+        while True:
+            try:
+                return await attempt()
+            except OutcomeUnknown as lost:
+                await self._doubt(lost)
+            except Unreachable as unsent:
+                if not self.in_doubt:
+                    raise
+                await self._doubt(unsent)
+
+    async def _doubt(self, lost: AnabranchError) -> None:
         """Wait before the next attempt.
 
         Raises:
@@ -251,4 +244,4 @@ class _Asking:
             except (Unreachable, OutcomeUnknown) as failure:
                 if not self.in_doubt:
                     raise
-                await self.doubt(failure)
+                await self._doubt(failure)
