@@ -11,7 +11,7 @@ from anabranch import limits
 from anabranch.errors import Unreachable
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
-from anabranch.testing.bookies.short_stories import Bench, Story, append, play
+from anabranch.testing.bookkeeper_short_stories import Bench, Story, append, play
 
 
 def test_a_closed_ledger_that_lacks_a_bookie_looks_for_none() -> None:

@@ -14,7 +14,7 @@ from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
 from anabranch.testing.bookies.server import Treat
-from anabranch.testing.bookies.short_stories import Bench, append, play
+from anabranch.testing.bookkeeper_short_stories import Bench, append, play
 
 SETTINGS = BookKeeperSettings(request_timeout_s=20.0, explicit_lac_s=0.0)
 
