@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from anabranch import limits
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -173,7 +174,11 @@ async def test_another_process_goes_on_where_one_stopped(
         ("127.0.0.1:1,127.0.0.1:2", ConfigError),
     ],
 )
-async def test_wrong_address(server: Oxia, rest: str, kind: type[AnabranchError]) -> None:
+async def test_wrong_address(
+    server: Oxia, rest: str, kind: type[AnabranchError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind is Unreachable:
+        monkeypatch.setattr(limits, "OXIA_OPEN_S_MAX", 1.0)
     url = f"oxia://{rest.format(port=free_port(), server=server.address)}"
     with pytest.raises(kind) as refused:
         await open_store(url, real_runtime())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch import limits
 from anabranch.errors import (
     ConfigError,
     InputError,
@@ -269,7 +270,8 @@ async def test_guarded_write_of_a_session_that_was_replaced_is_not_carried_out(
     await heard(news, 2)
 
 
-async def test_nobody_there_is_said_with_the_address() -> None:
+async def test_nobody_there_is_said_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECT_TIMEOUT_S", 0)  # that of the session is longer, then
     port = free_port()
     with pytest.raises(Unreachable, match=str(port)):
         await open_store(f"zk:127.0.0.1:{port}", real_runtime(), session_timeout_s=2)

@@ -14,7 +14,7 @@ _COLLECT: Final = (
     *(sys.executable, "-m", "pytest", "--collect-only", "-qq"),
     *("-n", "0", "-p", "no:cacheprovider"),
 )
-_COLLECT_S_MAX: Final = 120
+_COLLECT_S_MAX: Final = 600
 _OUTPUT_LINES: Final = 20
 
 

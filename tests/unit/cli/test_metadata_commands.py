@@ -271,7 +271,9 @@ def test_wrong_scheme_names_the_known_ones(url: str, tmp_path: Path) -> None:
         assert "'anabranch://" in said
 
 
-def test_unreachable_host_is_named() -> None:
+def test_unreachable_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr("anabranch.cli.metadata_places._SESSION_TIMEOUT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     said = refused(2, "ls", "--url", f"anabranch://127.0.0.1:{port}")

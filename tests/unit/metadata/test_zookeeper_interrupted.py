@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from zookeeper_stand_in import URL, StandIn, Wire
 
+from anabranch import limits
 from anabranch.errors import (
     BadVersion,
     InvalidPath,
@@ -239,7 +240,10 @@ async def test_close_while_connecting_lets_go_of_the_connection(server: StandIn)
     assert server.connections[-1].cut, "the one that was to be the next"
 
 
-async def test_who_is_no_zookeeper_is_told_with_the_reason(server: StandIn) -> None:
+async def test_who_is_no_zookeeper_is_told_with_the_reason(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONNECT_TIMEOUT_S", 0)  # that of the session is longer, then
     server.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     with pytest.raises(Unreachable, match="announces a reply of"):
         await opened(server)
