@@ -130,7 +130,6 @@ class Shared:
 
 
 @pytest.mark.goal("core.B4", part="key_shared order", broken_by="hashes_move_undrained")
-@pytest.mark.goal("core.B4", part="key_shared order", broken_by="later_entries_pass_waiting_ones")
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_each_key_is_handled_in_order(steps: list[tuple[str, int]]) -> None:

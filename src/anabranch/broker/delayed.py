@@ -9,6 +9,7 @@ import asyncio
 from bisect import insort
 from collections.abc import Callable
 
+from anabranch.broker.consumer import Delivery
 from anabranch.broker.dispatch import Dispatcher
 from anabranch.broker.limits import DELAYED_ENTRIES_MAX, DELAYED_LOOK_S_MAX, DELAYED_TICK_MS
 from anabranch.ids import Position
@@ -92,13 +93,10 @@ class Delaying:
         self._on_due = on_due
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+        self.is_reading_again = False
+        """Whether `passes` has to be asked."""
         self._known_below: Position | None = None
         """What is before it is read for the second time; some of it was dealt with."""
-
-    @property
-    def is_reading_again(self) -> bool:
-        """Whether `passes` has to be asked."""
-        return self._known_below is not None
 
     def read_on_from(self, position: Position) -> Position:
         """Where to read on: there, or where something was forgotten for which there is room now."""
@@ -106,29 +104,35 @@ class Delaying:
         if start is None or start >= position:
             return position
         self._known_below = max(position, self._known_below or position)
+        self.is_reading_again = True
         return start
 
     def passes(self, position: Position, dispatcher: Dispatcher) -> bool:
         """Whether an entry that is read for the second time was dealt with at the first."""
         assert self._known_below is not None
         if position >= self._known_below:
-            self._known_below = None
+            self._stop_reading_again()
             return False
         return dispatcher.knows(position) or position in self.entries
 
-    def keeps(self, position: Position, deliver_at_ms: int | None) -> bool:
+    def keeps(self, delivery: Delivery) -> bool:
         """Whether it is not yet time for an entry; it is reported when it is."""
+        deliver_at_ms = delivery.metadata.deliver_at_time if delivery.metadata else None
         if deliver_at_ms is None or deliver_at_ms <= self._clock.wall_ms():
             return False
-        self.entries.add(position, deliver_at_ms)
+        self.entries.add(delivery.position, deliver_at_ms)
         self._set_timer()
         return True
 
     def clear(self) -> None:
         """Report nothing any more."""
         self.entries.clear()
-        self._known_below = None
+        self._stop_reading_again()
         self._set_timer()
+
+    def _stop_reading_again(self) -> None:
+        self._known_below = None
+        self.is_reading_again = False
 
     def _set_timer(self) -> None:
         due_ms = self.entries.next_due_ms

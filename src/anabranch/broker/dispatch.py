@@ -230,12 +230,13 @@ class SharedDispatcher:
             if self._check_bound() and deliveries[sent].position not in self._replays:
                 break
             share: list[Delivery] = []
-            permits = consumer.permits
+            permits, is_again = consumer.permits, bool(self._replays)
             for delivery in deliveries[sent : sent + limits.ROUND_ROBIN_ENTRIES_MAX]:
                 if permits <= 0:
                     break
                 sent += 1
-                self._replays.discard(delivery.position)
+                if is_again:
+                    self._replays.discard(delivery.position)
                 metadata = delivery.metadata
                 if metadata is not None and metadata.chunk_id is not None:
                     owner = self._chunks.owner(metadata, consumer)

@@ -336,7 +336,8 @@ class Subscription:
             return False
         if replays:
             return self._deliver_again(dispatcher, entries, replays)
-        last_readable = self._visibility.last_readable()
+        cursor, visibility, delaying = self.cursor, self._visibility, self._delaying
+        last_readable, delays = visibility.last_readable(), dispatcher.delays
         deliveries: list[Delivery] = []
         passed = None
         for entry in entries:
@@ -344,9 +345,14 @@ class Subscription:
             if position > last_readable:
                 break
             passed = position
-            delivery = self._new_delivery(position, entry, dispatcher)
-            if delivery is not None:
-                deliveries.append(delivery)
+            if delaying.is_reading_again and delaying.passes(position, dispatcher):
+                continue
+            delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
+            if delivery is None:
+                continue
+            if delays and delaying.keeps(delivery):
+                continue
+            deliveries.append(delivery)
         if passed is None:
             return False
         sent = dispatcher.dispatch(deliveries) if deliveries else 0
@@ -372,19 +378,6 @@ class Subscription:
             elif entry is not None or position < max(found):
                 dispatcher.drop_replay(position)  # acknowledged meanwhile, or trimmed away
         return not deliveries or dispatcher.dispatch(deliveries) == len(deliveries)
-
-    def _new_delivery(
-        self, position: Position, entry: Entry, dispatcher: Dispatcher
-    ) -> Delivery | None:
-        """What to send of an entry that is not sent again; None if nothing, or nothing yet."""
-        if self._delaying.is_reading_again and self._delaying.passes(position, dispatcher):
-            return None
-        cursor, visibility = self.cursor, self._visibility
-        delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
-        metadata = delivery.metadata if delivery is not None and dispatcher.delays else None
-        if metadata is not None and self._delaying.keeps(position, metadata.deliver_at_time):
-            return None
-        return delivery
 
     def _due(self, positions: list[Position]) -> None:
         if self._dispatcher is not None:

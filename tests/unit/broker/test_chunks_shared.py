@@ -32,14 +32,14 @@ def test_chunks_of_one_message_go_to_one_consumer() -> None:
     members = [Member("a"), Member("b")]
     for member in members:
         dispatcher.add(member)
-    messages = [chunks(number, f"m{number}-", 3, step=10) for number in range(10)]
+    messages = [chunks(number, f"m{number}-", 3, step=9) for number in range(9)]
     for delivery in sorted(each for message in messages for each in message):
         assert dispatcher.dispatch([delivery]) == 1
-    for number in range(10):
+    for number in range(9):
         wanted = [b"m%d-%d" % (number, chunk) for chunk in range(3)]
         got = [[each for each in member.got if each in wanted] for member in members]
         assert sorted(got) == [[], wanted]
-    assert all(len(member.got) == 15 for member in members), "messages still go round"
+    assert sorted(len(member.got) for member in members) == [12, 15], "messages still go round"
 
 
 def test_a_chunk_whose_consumer_is_full_holds_up_nobody() -> None:

@@ -229,6 +229,7 @@ def test_a_hash_that_moves_drains_first() -> None:
     assert (first.got, second.got) == ([b"0", b"1"], [b"2", b"3"])
 
 
+@pytest.mark.goal("core.B4", part="key_shared order", broken_by="later_entries_pass_waiting_ones")
 def test_what_a_leaver_held_goes_before_what_came_later() -> None:
     dispatcher, first, second, key = moved_key()
     dispatcher.dispatch(entries([0, 1], key))

@@ -102,9 +102,9 @@ def delays_are_remembered_without_end(self: DelayedEntries) -> None:
 
 
 @planted("delays_do_not_count", target="anabranch.broker.delayed:Delaying.keeps")
-def delays_do_not_count(self: Delaying, position: Position, deliver_at_ms: int | None) -> bool:
+def delays_do_not_count(self: Delaying, delivery: Delivery) -> bool:
     """Delivery times do not count."""
-    del self, position, deliver_at_ms
+    del self, delivery
     return False
 
 
