@@ -41,6 +41,28 @@ def delivery_of(
     return Delivery(position, payload, messages, again, ack_set, metadata)
 
 
+def replayed(
+    entries: Sequence[Entry],
+    replays: Sequence[Position],
+    cursor: Cursor,
+    visibility: Visibility,
+    dispatcher: Dispatcher,
+) -> list[Delivery]:
+    """What to send again of entries that were read for it; the dispatcher forgets the others."""
+    found = {Position(entry.ledger_id, entry.entry_id): entry for entry in entries}
+    deliveries: list[Delivery] = []
+    for position in replays:
+        entry = found.get(position)
+        delivery = None
+        if entry is not None:
+            delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
+        if delivery is not None:
+            deliveries.append(delivery)
+        elif entry is not None or position < max(found):
+            dispatcher.drop_replay(position)  # acknowledged meanwhile, or trimmed away
+    return deliveries
+
+
 def take_over(ack: Ack, consumer: Consumer, cursor: Cursor, dispatcher: Dispatcher) -> None:
     """Let acknowledgements count for the cursor and for what consumers hold.
 

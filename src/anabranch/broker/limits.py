@@ -2,8 +2,6 @@
 
 from typing import Final
 
-POLICY_CHECK_INTERVAL_S: Final = 60.0
-"""Between two looks at what only time brings: expiry, quotas, topics that nobody uses."""
 TOPIC_PATTERN_CHARACTERS_MAX: Final = 50
 """Of a pattern that the broker itself matches; Pulsar's own bound."""
 TOPIC_WATCHERS_PER_CONNECTION_MAX: Final = 1000

@@ -168,6 +168,7 @@ class NonPersistentTopic(Topic):
         if self.closed:
             done(None, AlreadyClosed(f"{self.name} is closed"))
             return
+        self.count_in(producer, send)
         position = Position(_LEDGER, self._published)
         self._published += 1
         if self.subscriptions:

@@ -20,6 +20,17 @@ class LiveConnection(Protocol):
         """Ask the peer for a sign of life; false (and the connection closed) if none comes."""
         ...
 
+    waits: bool
+    """Whether reading from the peer has to wait for something that calls `read_on`."""
+
+    def hold_back(self) -> None:
+        """Read nothing from the peer for now."""
+        ...
+
+    def read_on(self) -> None:
+        """What was waited for has come."""
+        ...
+
     def write_out(self, parts: list[Buffer]) -> None:
         """Queue buffers for the peer."""
         ...

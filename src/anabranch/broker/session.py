@@ -67,7 +67,7 @@ class Session:
         self._pending_publishes = 0
         self._pending_bytes = 0
         self._pressure = broker.pressure
-        self._waits_for_store = False
+        self.waits = False
         self._reading_paused = False
         self._closed_by_us: set[int] = set()
         self._life = Liveness()
@@ -138,7 +138,7 @@ class Session:
         Whoever does not take answers gets no more of them: their requests wait in their socket.
         """
         self.writable = False
-        self._hold_back()
+        self.hold_back()
 
     def resume_writing(self) -> None:
         """See `ConnectionHandler.resume_writing`."""
@@ -260,7 +260,7 @@ class Session:
         producer, topic = opened
         entry = send.entry
         size = len(entry)
-        if send.txn is not None or size > self._entry_bytes_max:
+        if send.txn is not None or size > self._entry_bytes_max or size > topic.entry_bytes_max:
             why = "transactions are not served" if send.txn is not None else "message is too large"
             self._refuse_send(producer, send, ServerError.NotAllowedError, why)
             return
@@ -274,7 +274,7 @@ class Session:
             or self._pending_bytes >= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX
             or self._pressure.is_high
         ):
-            self._hold_back()
+            self.hold_back()
         producer.pending += 1
         self.broker.messages_in += send.num_messages
         topic.publish(
@@ -301,15 +301,8 @@ class Session:
             assert error is not None
             self._not_stored(topic, producer, max(sequence_id, highest_sequence_id or 0), error)
         elif not self.closed and not producer.dropped:
-            self._out.append(
-                send_receipt(
-                    producer.producer_id,
-                    sequence_id,
-                    position[0],
-                    position[1],
-                    highest_sequence_id,
-                )
-            )
+            number = producer.producer_id
+            self._out.append(send_receipt(number, sequence_id, *position, highest_sequence_id))
             if not self._flush_scheduled:
                 self._flush_scheduled = True
                 self.loop.call_soon(self._flush)
@@ -317,7 +310,8 @@ class Session:
         if self._reading_paused:
             self._resume_reading()
 
-    def _hold_back(self) -> None:
+    def hold_back(self) -> None:
+        """Read nothing from the peer until `read_on`, or until what it sent is stored."""
         if not self._reading_paused and self._connection is not None:
             self._reading_paused = True
             self._connection.pause_reading()
@@ -328,19 +322,20 @@ class Session:
             self.writable
             and self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
             and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
-            and not self._waits_for_store
+            and not self.waits
         ):
             if self._pressure.is_high:
-                self._waits_for_store = True
-                self._pressure.when_low(self._store_has_caught_up)
+                self.waits = True
+                self._pressure.when_low(self.read_on)
                 return
             self._reading_paused = False
             self._life.heard()  # what it sent meanwhile is only read from now on
             if not self.closed and self._connection is not None:
                 self._connection.resume_reading()
 
-    def _store_has_caught_up(self) -> None:
-        self._waits_for_store = False
+    def read_on(self) -> None:
+        """What was waited for has come."""
+        self.waits = False
         self._resume_reading()
 
     def _not_stored(self, topic: Topic, producer: Producer, last: int, error: Exception) -> None:
@@ -366,7 +361,7 @@ class Session:
         # let go of now; that it waits counts.
         self._pending_publishes += 1
         if self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX:
-            self._hold_back()
+            self.hold_back()
         producer.after_pending(refuse)
 
     def _on_flow(self, flow: Flow) -> None:

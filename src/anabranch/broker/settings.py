@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from anabranch import limits
-from anabranch.broker.limits import POLICY_CHECK_INTERVAL_S
 from anabranch.policies.effective import PolicyDefaults
+from anabranch.policies.limits import POLICY_CHECK_INTERVAL_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.delayed import Delaying
-from anabranch.broker.deliveries import cached_replays, delivery_of, take_over
+from anabranch.broker.deliveries import cached_replays, delivery_of, replayed, take_over
 from anabranch.broker.dispatch import Dispatcher
 from anabranch.broker.failover import FailoverDispatcher
 from anabranch.broker.limits import FAILOVER_DELAY_S
 from anabranch.broker.refusals import Refused
 from anabranch.broker.stall import Stall, concerns_one_entry
 from anabranch.broker.subscription_types import TYPE_NAMES, new_dispatcher
+from anabranch.broker.throttling import DispatchThrottle
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position
@@ -48,6 +49,7 @@ class Subscription:
         self._tasks = tasks
         self._on_failure = on_failure
         self._on_abandoned = on_abandoned
+        self.throttle: DispatchThrottle | None = None
         self._dispatcher: Dispatcher | None = None
         self._read_position = ledger.next_position(cursor.mark_delete)
         self._reading = False
@@ -261,6 +263,8 @@ class Subscription:
                 return
             batches += 1
             wanted = dispatcher.entries_wanted()
+            if self.throttle is not None:
+                wanted = self.throttle.room_for(wanted)
             if wanted == 0:
                 return
             self._read_position = self._delaying.read_on_from(self._read_position)
@@ -355,7 +359,7 @@ class Subscription:
             deliveries.append(delivery)
         if passed is None:
             return False
-        sent = dispatcher.dispatch(deliveries) if deliveries else 0
+        sent = self._dispatch(dispatcher, deliveries) if deliveries else 0
         if sent < len(deliveries):
             self._read_position = deliveries[sent].position
             return False
@@ -365,19 +369,14 @@ class Subscription:
     def _deliver_again(
         self, dispatcher: Dispatcher, entries: list[Entry], replays: list[Position]
     ) -> bool:
-        found = {Position(entry.ledger_id, entry.entry_id): entry for entry in entries}
-        deliveries: list[Delivery] = []
-        for position in replays:
-            entry = found.get(position)
-            delivery = None
-            if entry is not None:
-                cursor, visibility = self.cursor, self._visibility
-                delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
-            if delivery is not None:
-                deliveries.append(delivery)
-            elif entry is not None or position < max(found):
-                dispatcher.drop_replay(position)  # acknowledged meanwhile, or trimmed away
-        return not deliveries or dispatcher.dispatch(deliveries) == len(deliveries)
+        found = replayed(entries, replays, self.cursor, self._visibility, dispatcher)
+        return not found or self._dispatch(dispatcher, found) == len(found)
+
+    def _dispatch(self, dispatcher: Dispatcher, deliveries: list[Delivery]) -> int:
+        sent = dispatcher.dispatch(deliveries)
+        if self.throttle is not None:
+            self.throttle.charge(deliveries[:sent])
+        return sent
 
     def _due(self, positions: list[Position]) -> None:
         if self._dispatcher is not None:

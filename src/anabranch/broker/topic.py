@@ -17,6 +17,13 @@ from anabranch.broker.policies.retaining import retention_of
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.throttling import (
+    DispatchThrottle,
+    Throttle,
+    largest_entry,
+    publish_throttle,
+    throttle_of,
+)
 from anabranch.broker.visibility import Visibility, WholeLog
 from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
@@ -57,6 +64,8 @@ class Topic:
         self.producers = self.admission.producers
         self.deduplication: Deduplication | None = None
         """None if every entry is stored as it comes."""
+        self.policies = policies
+        self._dispatch_throttle: Throttle | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
         self.next_owner: BrokerAddress | None = None
@@ -72,7 +81,6 @@ class Topic:
             self.subscriptions[cursor_name] = self._new_subscription(cursor_name, cursor)
         self.over_quota: Exceeded | None = None
         """Why nobody may publish, while too much is not acknowledged."""
-        self.policies = policies
         self.apply(policies)
 
     def apply(self, policies: EffectivePolicies) -> None:
@@ -83,6 +91,15 @@ class Topic:
             self._log.warning("retention_not_applied", rule=str(policies.retention))
         else:
             self.ledger.retention = retention
+        self.entry_bytes_max = largest_entry(policies.message_bytes_max)
+        self._publish_throttle = publish_throttle(policies.publish_rate, self.ledger.clock)
+        self._dispatch_throttle = throttle_of(policies.dispatch_rate, self.ledger.clock)
+        for subscription in self.subscriptions.values():
+            subscription.throttle = self._new_throttle(subscription)
+
+    def _new_throttle(self, subscription: Subscription) -> DispatchThrottle | None:
+        own = throttle_of(self.policies.subscription_dispatch_rate, self.ledger.clock)
+        return DispatchThrottle.of(self._dispatch_throttle, own, go_on=subscription.wake)
 
     @property
     def holds_messages(self) -> bool:
@@ -93,12 +110,18 @@ class Topic:
 
     def publish(self, producer: Producer, send: Send, done: PublishDone) -> None:
         """Append an entry; `done` follows in order, when it is durable or cannot become so."""
+        self.count_in(producer, send)
         if self.closed:
             done(None, AlreadyClosed(f"{self.name} is closed"))
         elif self.deduplication is None:
             self.ledger.append(send.entry, done)
         else:
             self.deduplication.publish(producer.name, send, done)
+
+    def count_in(self, producer: Producer, send: Send) -> None:
+        """Charge what comes to the rate at which it may."""
+        if self._publish_throttle is not None:
+            self._publish_throttle.charge(producer.connection, send.num_messages, len(send.entry))
 
     async def prepare(self) -> None:
         """Begin what the policies ask for and takes a while; before anybody publishes."""
@@ -247,7 +270,7 @@ class Topic:
             raise
 
     def _new_subscription(self, name: str, cursor: Cursor) -> Subscription:
-        return Subscription(
+        subscription = Subscription(
             name,
             ledger=self.ledger,
             cursor=cursor,
@@ -256,6 +279,8 @@ class Topic:
             on_failure=self.fail,
             on_abandoned=self._abandoned,
         )
+        subscription.throttle = self._new_throttle(subscription)
+        return subscription
 
     def _abandoned(self, subscription: Subscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:

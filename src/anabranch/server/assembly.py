@@ -175,6 +175,7 @@ class Standalone:
                 message_bytes_max=self._settings.max_message_bytes,
                 keep_alive_interval_s=self._settings.keep_alive_interval_s,
                 policies=policy_defaults(self._settings),
+                policy_check_interval_s=self._settings.policy_check_s,
                 creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,

@@ -16,6 +16,7 @@ from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.served.addresses import DEFAULT_PORT, SCHEME, parse_addresses
 from anabranch.metadata.zookeeper.addresses import SCHEME as ZOOKEEPER
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
+from anabranch.server.policy_settings import PolicySettings
 from anabranch.server.security_settings import SecuritySettings
 from anabranch.server.setting import SETTING, Setting, SettingValue, setting
 from anabranch.wire.compression import COMPRESSIONS
@@ -76,7 +77,7 @@ def _metadata_store(text: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(SecuritySettings):
+class Settings(SecuritySettings, PolicySettings):
     """What an operator may choose about a server."""
 
     data: str = setting(
@@ -155,9 +156,6 @@ class Settings(SecuritySettings):
         low=1,
         high=3600,
     )
-    auto_create_topics: bool = setting(
-        True, "Create a topic when the first producer or consumer asks for it."
-    )
     log_level: str = setting(
         "info", "Least important log lines to write.", choices=("debug", "info", "warning", "error")
     )
@@ -184,7 +182,7 @@ def _describe_all() -> dict[str, Setting]:
         assert found.accept(found.default) == found.default
         described[item.name] = found
     # Those of security are inherited, and come last on every page.
-    inherited = [item.name for item in fields(SecuritySettings)]
+    inherited = [item.name for kind in (PolicySettings, SecuritySettings) for item in fields(kind)]
     return {n: described[n] for n in (*(n for n in described if n not in inherited), *inherited)}
 
 

@@ -1,5 +1,6 @@
 """Policies at work: what expires, what is too much, what nobody uses, and whose word counts."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import pytest
 from wire_peer import TOPIC, Wire, running_broker
 
+from anabranch import limits
 from anabranch.broker import Broker
+from anabranch.broker.throttling import Rate
 from anabranch.broker.topic import Topic
 from anabranch.generated import pulsar_api_pb2 as pb
 from anabranch.ids import TopicName
@@ -15,15 +18,17 @@ from anabranch.managed_ledger import ManagedLedgerConfig
 from anabranch.managed_ledger.retention import Retention
 from anabranch.policies import (
     BacklogQuota,
+    DispatchRate,
     InactiveTopics,
     NamespacePolicies,
+    PublishRate,
     RetentionRule,
     TopicPolicies,
     encode,
     paths,
 )
 from anabranch.policies.effective import PolicyDefaults, resolve
-from anabranch.wire import ServerError, requests
+from anabranch.wire import SendReceipt, ServerError, flow, payload_of, requests
 
 NOW_MS = 1_700_000_000_000
 
@@ -193,6 +198,76 @@ async def test_no_more_clients_than_may_be(broker: Broker) -> None:
     rule(topic, subscription_types=("Shared",))
     wrong = await wire.ask(requests.subscribe(TOPIC, "v", 0, 6, 6))  # type: ignore[arg-type]
     assert wrong.error.error == ServerError.NotAllowedError
+
+
+@pytest.mark.goal("core.B11", part="message size", broken_by="topics_take_any_size")
+async def test_a_topic_may_take_smaller_messages_than_its_broker(broker: Broker) -> None:
+    wire, topic = await a_topic(broker, [])
+    rule(topic, message_bytes_max=1000)
+    wire.publish(0, b"x" * 1000)
+    assert type(await wire.next()) is SendReceipt
+    wire.publish(1, b"x" * (1001 + limits.ENTRY_OVERHEAD_BYTES))
+    assert (await wire.next()).send_error.error == ServerError.NotAllowedError
+    rule(topic, message_bytes_max=0)
+    wire.publish(2, b"x" * (1001 + limits.ENTRY_OVERHEAD_BYTES))
+    assert type(await wire.next()) is SendReceipt
+
+
+class Still:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.goal("core.B11", part="rate limits", broken_by="everybody_publishes_at_once")
+@pytest.mark.parametrize("rate", [PublishRate(messages=5), PublishRate(bytes=150)])
+async def test_who_publishes_too_fast_is_not_read_from_for_a_while(
+    broker: Broker, rate: PublishRate
+) -> None:
+    wire, topic = await a_topic(broker, [])
+    rule(topic, publish_rate=rate)
+    assert not wire.reading_paused
+    for number in range(10):
+        wire.publish(number, b"%d" % number)
+    assert wire.reading_paused
+    for _ in range(10):
+        assert type(await wire.next()) is SendReceipt, "what was read is stored"
+    for _ in range(1000):
+        await asyncio.sleep(0.01 if wire.reading_paused else 0)
+    assert not wire.reading_paused
+
+
+@pytest.mark.goal("core.B11", part="rate limits", broken_by="everything_is_sent_at_once")
+@pytest.mark.parametrize("level", ["dispatch_rate", "subscription_dispatch_rate"])
+async def test_a_topic_sends_no_faster_than_it_may(broker: Broker, level: str) -> None:
+    wire, topic = await a_topic(broker, [1] * 9)
+    rule(topic, **{level: DispatchRate(messages=4)})
+    throttle = topic.subscriptions["s"].throttle
+    assert throttle is not None
+    clock = Still()
+    for each in throttle._throttles:
+        each._clock = clock  # type: ignore[assignment]
+    assert await wire.read(4) == [0, 1, 2, 3]
+    wire.session.data_received(flow(1, 100))
+    await wire.quiet()
+    for expected in ([4, 5, 6, 7], [8]):
+        clock.now_s += 1.01
+        topic.subscriptions["s"].wake()
+        assert await wire.read(0) == []
+        assert [int(bytes(payload_of((await wire.next()).entry))) for _ in expected] == expected
+
+
+def test_a_rate_has_a_second_in_hand_and_no_more() -> None:
+    rate = Rate(10)
+    assert (rate.in_hand(100.0), rate.wait_s(100.0)) == (10, 0)
+    rate.charge(15, 100.0)
+    assert rate.wait_s(100.0) == pytest.approx(0.6)
+    assert rate.wait_s(101.0) == 0
+    assert rate.in_hand(1000.0) == 10
 
 
 @pytest.mark.goal("core.B11", part="levels", broken_by="topics_have_no_policies_of_their_own")

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 from anabranch.broker.policies.quotas import Exceeded
 from anabranch.broker.policies.source import Changed, PolicySource
-from anabranch.broker.producer import Producer
+from anabranch.broker.producer import LiveConnection, Producer
+from anabranch.broker.throttling import DispatchThrottle, PublishThrottle
 from anabranch.broker.topic import Topic
 from anabranch.broker.topic_upkeep import TopicUpkeep
 from anabranch.managed_ledger.retention import Retention
@@ -63,3 +64,24 @@ def topics_have_no_policies_of_their_own(*choices: object, default: object) -> o
     """Of two levels that say something the lower one is not heard."""
     said = [choice for choice in choices[1:] if choice is not None]
     return said[0] if said else default
+
+
+@planted("topics_take_any_size", target="anabranch.broker.topic:largest_entry")
+def topics_take_any_size(message_bytes_max: int) -> int:
+    """Only the broker's own limit of sizes counts."""
+    return 1 << 62
+
+
+@planted("everybody_publishes_at_once", target="anabranch.broker.throttling:PublishThrottle.charge")
+def everybody_publishes_at_once(
+    self: PublishThrottle, connection: LiveConnection, messages: int, size: int
+) -> None:
+    """Producers are read from however fast they are."""
+
+
+@planted(
+    "everything_is_sent_at_once", target="anabranch.broker.throttling:DispatchThrottle.room_for"
+)
+def everything_is_sent_at_once(self: DispatchThrottle, wanted: int) -> int:
+    """Consumers get what they can take, however fast that is."""
+    return wanted

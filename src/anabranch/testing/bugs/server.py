@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anabranch.admin import Served
 from anabranch.broker import BrokerStatistics
+from anabranch.policies import DispatchRate
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.telemetry.metrics import Metric
@@ -93,3 +94,9 @@ def reference_lacks_a_setting() -> str:
 def command_lacks_flags(config: str | None, **flags: str | int | float | bool | None) -> None:
     """Settings cannot be given as flags."""
     original("command_lacks_flags")(config, **flags)
+
+
+@planted("settings_of_policies_do_nothing", target="anabranch.server.policy_defaults:DispatchRate")
+def settings_of_policies_do_nothing(**_: int) -> DispatchRate:
+    """The rate of dispatch is what it is, whatever an operator chooses."""
+    return DispatchRate()
