@@ -59,6 +59,7 @@ async def backlog(ask):
     return json.loads(answer.body)["subscriptions"]["s"]["msgBacklog"]
 
 
+@pytest.mark.goal("core.B16", part="stats", broken_by="statistics_lack_the_backlog")
 @pytest.mark.goal("core.B13", part="stats", broken_by="statistics_lack_the_backlog")
 async def test_statistics_count_what_waits(ask):
     answer = await ask("GET", f"{ONE}/stats")

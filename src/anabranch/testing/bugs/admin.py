@@ -1,6 +1,8 @@
 """Planted bugs of `anabranch.admin`."""
 
+import json
 from typing import Any
+from urllib.parse import unquote
 
 from anabranch.admin import WebInterface
 from anabranch.admin import namespaces as namespaces_module
@@ -142,3 +144,23 @@ async def unloading_is_only_answered(self: Any, name: Any) -> bool:
     """A topic stays open."""
     del self, name
     return True
+
+
+@planted("paths_are_decoded_twice", target="anabranch.admin.router:_decoded")
+def paths_are_decoded_twice(part: bytes) -> str:
+    """What is still encoded is decoded again."""
+    once: str = original("paths_are_decoded_twice")(part)
+    return unquote(once)
+
+
+@planted("bodies_are_believed", target="anabranch.admin.endpoints:parse_json")
+def bodies_are_believed(data: bytes) -> Any:
+    """A body that is no JSON ends in an error that nobody expects."""
+    return json.loads(data)
+
+
+@planted("settings_are_shown_as_they_are", target="anabranch.server.assembly:shown")
+def settings_are_shown_as_they_are(name: str, value: object) -> str:
+    """Passwords in URLs are shown to whoever asks for the settings."""
+    del name
+    return str(value)
