@@ -25,15 +25,16 @@ public class AdminCommands {
             properties.put("authParams", args[2]);
         }
         PrintStream console = System.out;
+        // The tool keeps the streams it finds at first: they are the same for all commands.
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream stream = new PrintStream(printed, true);
+        System.setOut(stream);
+        System.setErr(stream);
         Tool tool = new Tool(properties);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            ByteArrayOutputStream printed = new ByteArrayOutputStream();
-            PrintStream stream = new PrintStream(printed, true);
-            System.setOut(stream);
-            System.setErr(stream);
+            printed.reset();
             boolean done = tool.done(line.split("\t"));
-            System.setOut(console);
             stream.flush();
             console.println("### " + (done ? "yes" : "no") + " " + line.replace('\t', ' '));
             console.println(printed);

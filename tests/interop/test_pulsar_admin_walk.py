@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pulsar
@@ -64,6 +65,12 @@ def admin(server: Standalone, commands: list[str]) -> list[tuple[bool, str]]:
     return results
 
 
+def document(printed: tuple[bool, str]) -> dict[str, Any]:
+    """The JSON that a command printed; its client may have logged before it."""
+    found: dict[str, Any] = json.loads(printed[1][printed[1].index("{") :])
+    return found
+
+
 def publish(server: Standalone) -> None:
     client = pulsar.Client(server.service_url, pulsar.AuthenticationToken(token("root")))
     try:
@@ -98,15 +105,16 @@ def test_pulsar_admin_walks_through(server: Standalone) -> None:
     seen = dict(zip(before, admin(server, before), strict=True))
     assert seen["clusters list"] == (True, "standalone")
     assert seen["brokers healthcheck"] == (True, "ok")
-    tenant = json.loads(seen["tenants get acme"][1])
+    tenant = document(seen["tenants get acme"])
     assert tenant == {"adminRoles": ["a"], "allowedClusters": ["standalone"]}
     refused, words = seen["tenants create acme"]
     assert not refused
     assert "Tenant already exist" in words
-    retention = json.loads(seen["namespaces get-retention acme/n"][1])
+    retention = document(seen["namespaces get-retention acme/n"])
     assert retention == {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
-    assert seen["namespaces permissions acme/n"][1].split(maxsplit=1)[0] == "r"
-    assert seen["topics list acme/n"][1].splitlines() == [f"{P}-partition-0", f"{P}-partition-1", X]
+    assert "produce" in seen["namespaces permissions acme/n"][1]
+    listed = [line for line in seen["topics list acme/n"][1].splitlines() if "acme/n/" in line]
+    assert listed == [f"{P}-partition-0", f"{P}-partition-1", X]
     assert [command for command, (done, _) in seen.items() if not done] == ["tenants create acme"]
 
     publish(server)
@@ -126,9 +134,9 @@ def test_pulsar_admin_walks_through(server: Standalone) -> None:
     ]
     seen = dict(zip(after, admin(server, after), strict=True))
     assert all(done for done, _ in seen.values()), seen
-    stats = json.loads(seen[f"topics stats {X}"][1])
+    stats = document(seen[f"topics stats {X}"])
     assert stats["subscriptions"]["s"]["msgBacklog"] == 3
-    internal = json.loads(seen[f"topics stats-internal {X}"][1])
+    internal = document(seen[f"topics stats-internal {X}"])
     assert internal["numberOfEntries"] == 3
     peeked = seen[f"topics peek-messages {X} --subscription s --count 2"][1]
     assert "6d 30" in peeked

@@ -54,6 +54,13 @@ def test_names_that_are_refused(text: str) -> None:
         TopicName.parse(text)
 
 
+@pytest.mark.goal("core.S6", part="double-encoded", broken_by="names_may_be_disguised")
+@pytest.mark.parametrize("local", ["..", ".", "a/../b", "a%2Fb", "%2e%2e", "%252e", "a//b", "a/"])
+def test_names_that_become_others_are_refused(local: str) -> None:
+    with pytest.raises(InvalidName):
+        TopicName.parse(f"persistent://t/n/{local}")
+
+
 def test_partition_suffix() -> None:
     partition = TopicName.parse("persistent://t/n/orders-partition-12")
     assert partition.partition == 12
@@ -84,7 +91,7 @@ def test_positions_order_as_entries_do() -> None:
 
 
 @pytest.mark.goal("core.S6", part="subscriptions", broken_by="names_may_be_unprintable")
-@pytest.mark.parametrize("name", ["", " a", "a\t", "\x7f"])
+@pytest.mark.parametrize("name", ["", " a", "a\t", "\x7f", "..", "%2e%2e"])
 def test_bad_subscription_names(name: str) -> None:
     with pytest.raises(InvalidName):
         check_subscription_name(name)

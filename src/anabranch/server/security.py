@@ -136,8 +136,8 @@ def server_tls(settings: SecuritySettings) -> ServerTls | None:
 
 def shown(name: str, value: object) -> str:
     """A setting's value as anybody may see it; URLs may carry user and password."""
-    text = str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     if name.endswith("_url") and "@" in text:
-        scheme, _, rest = text.partition("://")
-        return f"{scheme}://{MASK}@{rest.rpartition('@')[2]}"
-    return str(value).lower() if isinstance(value, bool) else text
+        scheme, separator, rest = text.partition(":")
+        return f"{scheme}{separator}{MASK}@{rest.rpartition('@')[2]}"
+    return text

@@ -13,7 +13,7 @@ from anabranch.errors import NotAuthenticated
 from anabranch.generated.pulsar_api_pb2 import BaseCommand, CommandGetTopicsOfNamespace
 from anabranch.policies import NamespacePolicies, TenantInfo, encode
 from anabranch.policies.namespaces import AuthPolicies
-from anabranch.security import Authentication, Authorization, Identity
+from anabranch.security import Authentication, Authorization, Evidence, Identity
 from anabranch.wire import FeatureFlags, ServerError, requests
 
 GRANTED = {
@@ -206,3 +206,26 @@ async def test_a_client_without_fresh_credentials_of_its_own_is_dropped(guarded,
         wire.send(requests.auth_response("test", method="names", data=answer))
     await asyncio.sleep(0.2)  # several looks later
     assert wire.closed
+
+
+@pytest.mark.goal("core.S6", part="wire", broken_by="names_may_be_disguised")
+async def test_names_that_hide_others_are_refused_and_the_connection_lives(guarded):
+    wire = await guarded.client("root")
+    for number, local in enumerate(("..", "a%2Fb", "%252e", "a/../b"), start=10):
+        topic = f"persistent://public/default/{local}"
+        for command in (
+            requests.lookup(topic, number),
+            requests.partition_metadata(topic, number),
+            requests.producer(topic, number, number),
+            requests.subscribe(topic, "s", 1, number, number),
+        ):
+            assert code_in(await wire.ask(command)) == ServerError.InvalidTopicName
+    assert code_in(await wire.ask(requests.lookup(TOPIC, 99))) is None
+
+
+@pytest.mark.goal("core.S5", part="wire", broken_by="refusals_repeat_what_was_shown")
+async def test_what_a_client_has_shown_is_not_repeated(guarded, caplog):
+    _, answer = await guarded.greet("canary-secret", method="unheard-of")
+    assert "canary-secret" not in str(answer)
+    assert "canary-secret" not in caplog.text
+    assert "canary-secret" not in repr(Evidence(b"canary-secret"))

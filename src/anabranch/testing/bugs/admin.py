@@ -1,6 +1,8 @@
 """Planted bugs of `anabranch.admin`."""
 
+import json
 from typing import Any
+from urllib.parse import unquote
 
 from anabranch.admin import WebInterface
 from anabranch.admin import namespaces as namespaces_module
@@ -94,3 +96,71 @@ def openapi_lacks_methods(endpoints: Any) -> dict[str, Any]:
     by_path = {endpoint.path: endpoint for endpoint in endpoints}
     described: dict[str, Any] = describe(by_path.values())
     return described
+
+
+@planted("statistics_lack_the_backlog", target="anabranch.admin.statistics:_of_subscription")
+def statistics_lack_the_backlog(topic: Any, subscription: Any) -> dict[str, Any]:
+    """Nothing ever waits."""
+    shown: dict[str, Any] = original("statistics_lack_the_backlog")(topic, subscription)
+    return {**shown, "msgBacklog": 0}
+
+
+@planted("internal_statistics_count_nothing", target="anabranch.admin.statistics:_internal")
+def internal_statistics_count_nothing(topic: Any) -> dict[str, Any]:
+    """The ledgers of a topic are not shown."""
+    shown: dict[str, Any] = original("internal_statistics_count_nothing")(topic)
+    return {**shown, "ledgers": shown["ledgers"][:-1], "numberOfEntries": 0}
+
+
+@planted("skips_are_only_answered", target="anabranch.broker.topic_operations:skip")
+async def skips_are_only_answered(topic: Any, name: str, count: int) -> int:
+    """Nothing is passed over."""
+    del topic, name
+    return count
+
+
+@planted("expiry_takes_everything", target="anabranch.broker.topic_operations:_published_before")
+def expiry_takes_everything(entry: Any, time_ms: int) -> bool:
+    """Every message is old."""
+    del entry, time_ms
+    return True
+
+
+@planted("peeks_look_at_the_first_alone", target="anabranch.broker.topic_operations:peek")
+async def peeks_look_at_the_first_alone(topic: Any, name: str, place: int) -> Any:
+    """The place that was asked for does not count."""
+    del place
+    return await original("peeks_look_at_the_first_alone")(topic, name, 1)
+
+
+@planted("topics_go_on_for_ever", target="anabranch.broker.topic_operations:terminate")
+async def topics_go_on_for_ever(topic: Any) -> Any:
+    """The end of a topic is only answered."""
+    return topic.ledger.last_confirmed
+
+
+@planted("unloading_is_only_answered", target="anabranch.broker.topics:Topics.unload")
+async def unloading_is_only_answered(self: Any, name: Any) -> bool:
+    """A topic stays open."""
+    del self, name
+    return True
+
+
+@planted("paths_are_decoded_twice", target="anabranch.admin.router:_decoded")
+def paths_are_decoded_twice(part: bytes) -> str:
+    """What is still encoded is decoded again."""
+    once: str = original("paths_are_decoded_twice")(part)
+    return unquote(once)
+
+
+@planted("bodies_are_believed", target="anabranch.admin.endpoints:parse_json")
+def bodies_are_believed(data: bytes) -> Any:
+    """A body that is no JSON ends in an error that nobody expects."""
+    return json.loads(data)
+
+
+@planted("settings_are_shown_as_they_are", target="anabranch.server.assembly:shown")
+def settings_are_shown_as_they_are(name: str, value: object) -> str:
+    """Passwords in URLs are shown to whoever asks for the settings."""
+    del name
+    return str(value)

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.broker.access import Access, Guard
 from anabranch.broker.command_rights import COMMAND_RIGHTS
+from anabranch.errors import NotAuthenticated
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.runtime.real import RealNetwork
 from anabranch.security.authentication import Authentication, Evidence
@@ -160,3 +161,18 @@ def certificates_are_loaded_once(self: Any) -> bool:
     """A new certificate counts after a restart only."""
     del self
     return False
+
+
+@planted(
+    "refusals_repeat_what_was_shown",
+    target="anabranch.security.authentication:Authentication.identify",
+)
+def refusals_repeat_what_was_shown(
+    self: Authentication, method: str, evidence: Evidence
+) -> Identity:
+    """Who is refused is told with which secret."""
+    try:
+        found: Identity = original("refusals_repeat_what_was_shown")(self, method, evidence)
+    except NotAuthenticated as error:
+        raise NotAuthenticated(f"{error}: {evidence.data!r}") from None
+    return found
