@@ -159,6 +159,7 @@ def start_surroundings(world: World, zookeeper: ModelBackend) -> list[Process]:
 
 @scenario(
     "three_brokers",
+    set_seeds=10,
     time_limit_s=3600.0,
     reaches=(
         "acknowledgement answered",
