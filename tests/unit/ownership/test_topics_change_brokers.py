@@ -1,9 +1,7 @@
 """Topics that go from broker to broker while a client of ours uses them."""
 
-import asyncio
-
 import pytest
-from several_brokers import NAME, TOPIC, Member, SeveralBrokers, settle, several_brokers
+from several_brokers import NAME, TOPIC, Member, SeveralBrokers, several_brokers
 
 from anabranch.broker.unloading import unload
 from anabranch.client import Client
@@ -77,24 +75,6 @@ async def test_a_topic_is_opened_by_its_owner_alone() -> None:
             await other.broker.topics.open(NAME, create=True)
         await producer.send(b"2")
         assert producer.attachments == 1, "nobody was fenced"
-
-
-async def test_an_owner_that_does_not_know_better_is_fenced_by_the_ledger() -> None:
-    """The lock is nothing the ledgers trust: a second owner takes over, the first is refused."""
-    async with several_brokers(2) as brokers, brokers.client() as client:
-        producer = await client.producer(TOPIC, batching=None)
-        await producer.send(b"1")
-        owner = await owner_of(brokers)
-        (topic,) = owner.broker.topics.all()
-        other = next(each for each in brokers.members if each is not owner)
-        name = NAME.managed_ledger_name
-        taken = await other.broker.topics._managed_ledgers.open(name)
-        answered: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        topic.ledger.append(b"late", lambda _, error: answered.set_result(error))
-        assert await answered is not None
-        await taken.close()
-        await settle()
-        await producer.send(b"2")
 
 
 async def test_a_client_goes_on_to_the_next_address_of_its_list() -> None:
