@@ -24,7 +24,7 @@ async def served(**settings: Any) -> AsyncIterator[tuple[Standalone, Client]]:
     await server.start()
     try:
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(30),
             Client(server.service_url, on_failure=lambda _, e: failures.append(e)) as client,
         ):
             yield server, client
