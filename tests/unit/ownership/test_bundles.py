@@ -41,28 +41,27 @@ def test_the_hash_is_the_crc_of_the_full_name() -> None:
     assert hash_of(partition) == crc32(b"persistent://public/default/orders-partition-3")
 
 
+ENDS = {
+    0x00000000: "0x00000000_0x40000000",
+    0x3FFFFFFF: "0x00000000_0x40000000",
+    0x40000000: "0x40000000_0x80000000",
+    0xBFFFFFFF: "0x80000000_0xc0000000",
+    0xC0000000: "0xc0000000_0xffffffff",
+    0xFFFFFFFF: "0xc0000000_0xffffffff",
+}
+
+
 @pytest.mark.goal("core.B14", part="bundles", broken_by="bundle_takes_its_upper_end")
-@pytest.mark.parametrize(
-    ("place_in_ring", "range_text"),
-    [
-        (0x00000000, "0x00000000_0x40000000"),
-        (0x3FFFFFFF, "0x00000000_0x40000000"),
-        (0x40000000, "0x40000000_0x80000000"),
-        (0xBFFFFFFF, "0x80000000_0xc0000000"),
-        (0xC0000000, "0xc0000000_0xffffffff"),
-        (0xFFFFFFFF, "0xc0000000_0xffffffff"),
-    ],
-)
-def test_a_range_has_its_lower_end_and_not_its_upper(
-    monkeypatch: pytest.MonkeyPatch, place_in_ring: int, range_text: str
-) -> None:
-    monkeypatch.setattr("anabranch.ownership.bundles.hash_of", lambda _: place_in_ring)
-    topic = TopicName.parse("orders")
-    layout = cut(4)
-    bundle = layout.of(topic)
-    assert bundle.range_text == range_text
-    assert [other for other in layout.all if other.holds(topic)] == [bundle]
-    assert bundle.path == f"/namespace/public/default/{range_text}"
+def test_a_range_has_its_lower_end_and_not_its_upper(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, layout = TopicName.parse("orders"), cut(4)
+    for place_in_ring, range_text in ENDS.items():
+        monkeypatch.setattr(
+            "anabranch.ownership.bundles.hash_of", lambda _, place=place_in_ring: place
+        )
+        bundle = layout.of(topic)
+        assert bundle.range_text == range_text
+        assert [other for other in layout.all if other.holds(topic)] == [bundle]
+        assert bundle.path == f"/namespace/public/default/{range_text}"
 
 
 def test_a_bundle_is_read_back_as_it_is_written() -> None:

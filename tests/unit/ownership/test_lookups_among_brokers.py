@@ -33,7 +33,6 @@ async def test_brokers_and_their_leader_are_registered_as_pulsar_does() -> None:
         assert {each.ownership.membership.leader for each in brokers.members} == {brokers[0].id}
 
 
-@pytest.mark.goal("core.B14", part="lookup", broken_by="lookup_sends_nobody_on")
 async def test_all_find_the_same_owner_whoever_is_asked_first() -> None:
     async with several_brokers() as brokers:
         first = [await each.ownership.locate(NAME) for each in brokers.members]
@@ -95,6 +94,7 @@ async def test_a_broker_that_starts_again_takes_its_bundles_back_at_once() -> No
         assert owner.ownership.owns(NAME), "the end of the old session takes nothing away"
 
 
+@pytest.mark.goal("core.B14", part="lookup", broken_by="lookup_sends_nobody_on")
 async def test_an_unloaded_bundle_goes_where_it_is_sent_and_everybody_finds_it_there() -> None:
     async with several_brokers() as brokers:
         owner = await taken(brokers)

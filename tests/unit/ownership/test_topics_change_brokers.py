@@ -21,7 +21,7 @@ async def test_an_unloaded_topic_goes_on_at_the_next_owner_without_a_lookup(
         consumer = await client.consumer(TOPIC, "s", initial_position="earliest")
         await producer.send(b"1")
         first = await consumer.receive()
-        await consumer.acknowledge(first)
+        await consumer.acknowledge(first, wait=True)
         owner = await owner_of(brokers)
         target = next(each for each in brokers.members if each is not owner)
 

@@ -5,8 +5,9 @@ from bisect import bisect_left
 from anabranch.broker.broker import Broker
 from anabranch.broker.topic import Topic
 from anabranch.ids import TopicName
+from anabranch.ownership import bundles
 from anabranch.ownership.addresses import BrokerAddress
-from anabranch.ownership.bundles import Bundle, NamespaceBundles, hash_of
+from anabranch.ownership.bundles import Bundle, NamespaceBundles
 from anabranch.ownership.cluster_ownership import ClusterOwnership
 from anabranch.testing.planted import original, planted
 
@@ -16,7 +17,7 @@ _OWNERSHIP = "anabranch.ownership.cluster_ownership:ClusterOwnership."
 @planted("bundle_takes_its_upper_end", target="anabranch.ownership.bundles:NamespaceBundles.of")
 def bundle_takes_its_upper_end(self: NamespaceBundles, topic: TopicName) -> Bundle:
     """A topic right at a boundary is looked for in the bundle below it."""
-    return self.all[max(bisect_left(self._lows, hash_of(topic)) - 1, 0)]
+    return self.all[max(bisect_left(self._lows, bundles.hash_of(topic)) - 1, 0)]
 
 
 @planted("lookup_believes_an_old_answer", target=_OWNERSHIP + "_other_owner")
