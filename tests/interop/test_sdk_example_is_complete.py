@@ -29,7 +29,7 @@ PUBLIC = {
     Reader: {"close", "has_message_available", "read_next", "seek"},
 }
 BETWEEN_MODULES = {
-    Client: {"connection_for", "forget", "new_id"},
+    Client: {"connection_at", "connection_for", "forget", "new_id"},
     Producer: {
         "attach", "detach", "gave_up", "on_connection_lost", "on_receipt", "on_send_error",
         "on_writable",

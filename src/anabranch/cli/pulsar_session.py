@@ -40,7 +40,6 @@ _CONSUMER_TYPES: Final = {
     "failover": pulsar.ConsumerType.Failover,
     "key_shared": pulsar.ConsumerType.KeyShared,
 }
-_NOT_OURS: Final = ("failover", "key_shared")
 
 
 @dataclass(slots=True)
@@ -206,13 +205,7 @@ class PulsarSession:
             Unreachable: if it does not answer.
         """
         position = pulsar.InitialPosition.Earliest if earliest else pulsar.InitialPosition.Latest
-        lacking = (
-            f"; perhaps it does not serve {consumer_type} subscriptions: Anabranch serves"
-            " exclusive and shared ones, Pulsar failover and key_shared too"
-            if consumer_type in _NOT_OURS
-            else ""
-        )
-        with self._explained(f"subscribe {subscription!r} to {topic}", not_allowed=lacking):
+        with self._explained(f"subscribe {subscription!r} to {topic}"):
             consumer = self._client.subscribe(
                 topic,
                 subscription,
@@ -245,7 +238,7 @@ class PulsarSession:
         return _print_messages(topic, reader.read_next, wanted, done=None, close=reader.close)
 
     @contextmanager
-    def _explained(self, attempt: str, *, not_allowed: str = "") -> Iterator[None]:
+    def _explained(self, attempt: str) -> Iterator[None]:
         try:
             yield
         except (pulsar.Timeout, pulsar.ConnectError) as error:
@@ -260,8 +253,6 @@ class PulsarSession:
         except pulsar.PulsarException as error:
             # The library keeps the server's reason for its log.
             hint = "" if self._verbose else "; --verbose shows why"
-            if "NotAllowed" in _words(error):
-                hint = not_allowed or hint
             raise InputError(f"cannot {attempt}: the server says {_words(error)}{hint}") from error
 
 

@@ -19,10 +19,11 @@ from anabranch.metadata.zookeeper.addresses import parse_ensemble
 from anabranch.server.policy_settings import PolicySettings
 from anabranch.server.security_settings import SecuritySettings
 from anabranch.server.setting import SETTING, Setting, SettingValue, setting
-from anabranch.wire.compression import COMPRESSIONS
 
 __all__ = ["SETTINGS", "Setting", "SettingValue", "Settings"]
 
+_COMPRESSIONS: Final = ("none", "lz4", "zlib", "zstd", "snappy")
+"""Those of the protocol, whose modules are slow to load for a command that only asks for help."""
 _WILDCARD_HOSTS: Final = ("0.0.0.0", "::", "")
 
 
@@ -139,12 +140,12 @@ class Settings(SecuritySettings, PolicySettings):
         "How nodes of topics above 16 KiB are compressed (Pulsar: "
         "managedLedgerInfoCompressionType); all but `zlib` need the extra `compression`. "
         "Every form is read, whatever this says.",
-        choices=COMPRESSIONS,
+        choices=_COMPRESSIONS,
     )
     cursor_compression: str = setting(
         "none",
         "The same for nodes of subscriptions (Pulsar: managedCursorInfoCompressionType).",
-        choices=COMPRESSIONS,
+        choices=_COMPRESSIONS,
     )
     max_message_bytes: int = setting(
         limits.MESSAGE_BYTES_MAX, "Largest message (or batch) that is accepted, in bytes.",

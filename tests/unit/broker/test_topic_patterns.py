@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.broker.limits import TOPIC_PATTERN_CHARACTERS_MAX
 from anabranch.broker.topic_patterns import TopicPattern
 from anabranch.errors import InputError
 
@@ -14,6 +15,7 @@ PARTS = st.sampled_from(
 )
 REPEATS = st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,2}", "{0,}", "*?"])
 PATTERNS = st.lists(st.tuples(PARTS, REPEATS).map("".join), max_size=6).map("".join)
+PATTERNS = PATTERNS.filter(lambda pattern: len(pattern) <= TOPIC_PATTERN_CHARACTERS_MAX)
 
 
 @given(PATTERNS, st.text("abc1.-", max_size=12))
