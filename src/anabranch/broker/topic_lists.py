@@ -12,6 +12,7 @@ from crc32c import crc32c
 from anabranch.broker.policies import PolicySource
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topics import Topics
+from anabranch.errors import InvalidName
 from anabranch.ids import TopicName, decode_segment
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
@@ -65,13 +66,19 @@ class TopicLists:
                 for topic in self._topics.all()
                 if not topic.name.is_persistent and topic.name.namespace_name == namespace
             )
-        return sorted(name for name in found if not is_of_the_system(name))
+        return sorted(name for name in found if is_listed(name))
 
 
-def is_of_the_system(name: str) -> bool:
-    """Whether a topic belongs to Pulsar itself."""
-    local = TopicName.parse(name).partitioned_local
-    return local.startswith(_SYSTEM_NAMES) or local.endswith(_SYSTEM_SUFFIX)
+def is_listed(name: str) -> bool:
+    """Whether clients are told of a topic: not if it belongs to Pulsar itself.
+
+    Pulsar may have stored names that are refused here; nobody could ask for those topics.
+    """
+    try:
+        local = TopicName.parse(name).partitioned_local
+    except InvalidName:
+        return False
+    return not (local.startswith(_SYSTEM_NAMES) or local.endswith(_SYSTEM_SUFFIX))
 
 
 def hash_of(names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.broker.limits import TOPIC_NEWS_DELAY_S, TOPIC_WATCHERS_PER_CONNECTION_MAX
 from anabranch.broker.refusals import Refused
-from anabranch.broker.topic_lists import TopicLists, hash_of, is_of_the_system
+from anabranch.broker.topic_lists import TopicLists, hash_of, is_listed
 from anabranch.broker.topic_patterns import TopicPattern
 from anabranch.errors import AnabranchError, InputError
 from anabranch.ids import TopicName
@@ -36,7 +36,7 @@ class _Watcher:
 
     def wants(self, name: str) -> bool:
         topic = TopicName.parse(name)
-        return not is_of_the_system(name) and self.pattern.matches(
+        return is_listed(name) and self.pattern.matches(
             f"{topic.namespace_name}/{topic.partitioned_local}"
         )
 

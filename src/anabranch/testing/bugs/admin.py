@@ -9,6 +9,7 @@ from anabranch.admin import namespaces as namespaces_module
 from anabranch.admin.documents import Documents
 from anabranch.admin.endpoints import Call, Endpoint
 from anabranch.admin.openapi import describe
+from anabranch.errors import StoreFailed
 from anabranch.policies import JsonDocument, TenantInfo, encode
 from anabranch.policies.paths import namespace_path
 from anabranch.testing.planted import original, planted
@@ -155,8 +156,11 @@ def paths_are_decoded_twice(part: bytes) -> str:
 
 @planted("bodies_are_believed", target="anabranch.admin.endpoints:parse_json")
 def bodies_are_believed(data: bytes) -> Any:
-    """A body that is no JSON ends in an error that nobody expects."""
-    return json.loads(data)
+    """A body that is no JSON is taken for a fault of the server."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StoreFailed(f"the body cannot be read: {error}") from error
 
 
 @planted("settings_are_shown_as_they_are", target="anabranch.server.assembly:shown")
