@@ -142,7 +142,7 @@ class Wrong(Record):  # type: ignore[misc]
     a = String(required=True)
 
 
-@pytest.mark.goal("core.B10", part="versions", broken_by="every_schema_is_version_zero")
+@pytest.mark.goal("core.B10", part="compatibility strategies", broken_by="any_schema_is_compatible")
 def test_a_schema_grows_and_old_messages_stay_readable(
     server: StandaloneInThread, client: Any, topic: str
 ) -> None:
