@@ -360,7 +360,7 @@ async def test_access_rights_given_between_look_and_copy_are_noticed(
     await source.restore(each([Record("/a", b"", 0, 1, 1), Record("/b", b"1", 0, 1, 1)]))
     target = await servers.empty("memory", tmp_path)
     closed = [Acl(31, "world", "anyone"), Acl(1, "ip", "127.0.0.1")]
-    busy = BusySource(source, "zookeeper", (2, "/"), lambda: source.client.set_acl("/b", closed))
+    busy = BusySource(source, "zookeeper", (1, "/"), lambda: source.client.set_acl("/b", closed))
     with pytest.raises(ConflictError, match="changed while it was read, /b is not"):
         await Copy(real_runtime(), busy, target, "memory:", Keeping(), CopyOptions()).run()
     await source.close()

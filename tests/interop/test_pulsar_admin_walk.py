@@ -123,7 +123,7 @@ def test_pulsar_admin_walks_through(server: Standalone) -> None:
         f"topics stats-internal {X}",
         f"topics peek-messages {X} --subscription s --count 2",
         f"topics skip {X} --subscription s --count 1",
-        f"topics skip-all {X} --subscription s",
+        f"topics clear-backlog {X} --subscription s",
         f"topics unload {X}",
         f"topics unsubscribe {X} --subscription s",
         f"topics terminate {X}",

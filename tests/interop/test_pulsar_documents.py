@@ -91,7 +91,7 @@ def ask(brokers: PulsarBrokers, method: str, path: str, body: object = None) -> 
         connection.close()
 
 
-def internals(brokers: PulsarBrokers, topic: str = "work") -> Any:
+def internals(brokers: PulsarBrokers, topic: str = "jobs") -> Any:
     return ask(brokers, "GET", f"persistent/{NAMESPACE}/{topic}/internalStats")
 
 
@@ -159,7 +159,7 @@ def kind_of(value: bytes) -> str:
 
 def chain_of(value: bytes, said: Any) -> Chain:
     """The chain of a node of a stopped broker, with the entries that the broker counted."""
-    document = decode_chain(value, "work")
+    document = decode_chain(value, "jobs")
     counted = {ledger["ledgerId"]: ledger for ledger in said["ledgers"]}
     assert [span.ledger_id for span in document.spans] == sorted(counted)
     spans = []
@@ -184,7 +184,7 @@ async def read_and_write_again(store: MetadataStore, said: Any, end: Position) -
     chain = chain_of(value, said)
     assert chain.total == 31
     assert sum(span.entries == 7 for span in chain.closed) >= 4, "it was rolled by entries"
-    document = decode_chain(value, "work")
+    document = decode_chain(value, "jobs")
     assert document.properties["owner"] == "them"
 
     node = await value_at(store, f"{CHAINS}/jobs/s")
@@ -281,7 +281,7 @@ def check_in_pulsar(brokers: PulsarBrokers, said: Any, end: Position) -> None:
 async def read_of_the_second(store: MetadataStore, said: Any) -> None:
     value = await value_at(store, f"{CHAINS}/jobs")
     assert kind_of(value) == "SNAPPY"
-    chain = Chain(decode_chain(value, "work").spans, None)
+    chain = Chain(decode_chain(value, "jobs").spans, None)
     node = await value_at(store, f"{CHAINS}/jobs/ours")
     assert kind_of(node) == "ZLIB"
     document = decode_cursor(node, "ours")
@@ -293,11 +293,11 @@ async def read_of_the_second(store: MetadataStore, said: Any) -> None:
 def look(url: str) -> None:
     """The commands on a real Pulsar's topic, with its ledgers on bookies."""
     places = ("--metadata", url, "--ledgers", "bookkeeper:", "--output", "json")
-    checked = CliRunner().invoke(app, ["managed-ledger", "verify", "work", "ended", *places])
+    checked = CliRunner().invoke(app, ["managed-ledger", "verify", "jobs", "ended", *places])
     assert checked.exit_code == 0, checked.output
     assert json.loads(checked.stdout)["findings"] == []
     assert json.loads(checked.stdout)["entries"] == 31 + 1
-    shown = CliRunner().invoke(app, ["managed-ledger", "cursors", "work", *places])
+    shown = CliRunner().invoke(app, ["managed-ledger", "cursors", "jobs", *places])
     assert shown.exit_code == 0, shown.output
     pending = {row["cursor"]: row["pending"] for row in json.loads(shown.stdout)}
     assert pending == {"s": 31 - len(ACKED), "ours": 31 - 10}
