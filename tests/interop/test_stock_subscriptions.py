@@ -209,7 +209,7 @@ def test_what_fails_too_often_becomes_a_dead_letter(client: Any, topic: str) -> 
     assert taken(consumer) == []
 
 
-@pytest.mark.goal("core.B6", part="batch index", broken_by="single_acks_are_dropped")
+@pytest.mark.goal("core.B6", part="batch index", broken_by="parts_of_batches_are_dropped")
 def test_messages_of_a_batch_are_acknowledged_one_by_one(client: Any, topic: str) -> None:
     def subscribed() -> Any:
         return client.subscribe(

@@ -92,7 +92,6 @@ def test_a_pattern_finds_topics_partitions_and_what_is_not_stored(
     assert from_there.receive(RECEIVE_MS).data() == b"passing"
 
 
-@pytest.mark.goal("core.B8", part="auto-creation", broken_by="topics_come_by_asking")
 def test_a_namespace_that_wants_no_new_topics(server: StandaloneInThread, client: Any) -> None:
     broker = server.broker
     rules = NamespacePolicies(auto_topic_creation=AutoTopicCreation(allow=False))

@@ -175,6 +175,16 @@ def single_acks_are_dropped(self: Cursor, positions: Iterable[Position]) -> None
     del self, positions
 
 
+@planted(
+    "parts_of_batches_are_dropped",
+    target="anabranch.managed_ledger.cursor:Cursor.acknowledge_batch",
+)
+def parts_of_batches_are_dropped(self: Cursor, position: Position, ack_set: Sequence[int]) -> bool:
+    """What is acknowledged of a batch counts only when all of it is."""
+    del self, position
+    return not any(ack_set)
+
+
 @planted("large_entries_are_left_out", target="anabranch.broker.consumer:Consumer.deliver")
 def large_entries_are_left_out(self: Consumer, deliveries: list[Delivery]) -> None:
     """An entry near the limit is passed over."""
