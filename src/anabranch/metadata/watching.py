@@ -36,6 +36,9 @@ class EventHistory:
         self._listeners: dict[Callable[[], None], None] = {}
         self.watched = False
         """Whether anybody ever read along."""
+        self.blind = False
+        """Whether changes are not told at present."""
+        self._on_reader: Callable[[], None] | None = None
 
     @property
     def end_number(self) -> int:
@@ -69,13 +72,13 @@ class EventHistory:
         self, prefix: str, since: Revision | None, readership: Readership | None = None
     ) -> "Watch":
         """Read along from the next change on, or from the one after `since`."""
-        self.watched = True
+        self.read_along()
         number = self.end_number if since is None else self.number_after(since)
         return Watch(self, prefix, number, readership or Readership())
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call a function, which must not change this, after every change."""
-        self.watched = True
+        self.read_along()
         self._listeners[listener] = None
 
     def unlisten(self, listener: Callable[[], None]) -> None:
@@ -84,7 +87,26 @@ class EventHistory:
 
     def reaches(self, since: Revision) -> bool:
         """Whether every change after that revision is known."""
-        return self._forgotten_to <= since <= self.newest
+        return not self.blind and self._forgotten_to <= since <= self.newest
+
+    def read_along(self) -> None:
+        """Somebody wants to hear of changes from now on."""
+        self.watched = True
+        if self._on_reader is not None:
+            on_reader, self._on_reader = self._on_reader, None
+            on_reader()
+
+    def open_eyes(self) -> None:
+        """Undo `close_eyes`; this is blind until changes are told again, see `forget`."""
+        self._on_reader = None
+
+    def close_eyes(self, on_reader: Callable[[], None]) -> None:
+        """Changes are not told from now on; whoever reads along after all calls this function.
+
+        It must see to it that `forget` is called when changes are told again.
+        """
+        self.blind = True
+        self._on_reader = on_reader
 
     def begin(self, revision: Revision) -> None:
         """Every change after that revision is known, or was published before this call."""
@@ -96,6 +118,8 @@ class EventHistory:
         self._first_number = self.end_number + 1
         self._events.clear()
         self._forgotten_to = self.newest = newest
+        # Else nobody has asked to be told again.
+        self.blind = self._on_reader is not None
         parked, self._parked = self._parked, []
         for watch in parked:
             watch.wake()

@@ -306,6 +306,25 @@ class ZooKeeperClient:
         self.link.watches[full] = mode
         return call.zxid
 
+    def watch_soon(self, path: str, on_told: Callable[[int], None]) -> asyncio.Future[None]:
+        """Be told of changes again, recursively, whatever becomes of this connection.
+
+        The function gets the zxid from which on they are told. If the server is not reached in
+        time, there will be a gap when it is.
+        """
+        full = self.full(path)
+        self.link.watches[full] = WatchMode.RECURSIVE
+        call = self.link.ask(requests.add_watch(full, WatchMode.RECURSIVE))
+
+        def answered(answer: asyncio.Future[None]) -> None:
+            if answer.cancelled() or answer.exception() is not None:
+                self.link.tell_gap()
+            else:
+                on_told(call.zxid)
+
+        call.answer.add_done_callback(answered)
+        return call.answer
+
     async def unwatch(self, path: str) -> None:
         """Undo `watch`."""
         full = self.full(path)

@@ -66,6 +66,7 @@ class Link:
         self._queue: deque[Call] = deque()
         self._connection: ServerConnection | None = None
         self._told_to = 0
+        self._owes_gap = False
         self._flush_scheduled = False
         self._closing = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -200,9 +201,16 @@ class Link:
             self._connection.abort()
             return
         # Watches tell nothing of what happened between two connections.
-        if zxid != self._told_to:
+        if zxid != self._told_to or self._owes_gap:
+            self._owes_gap = False
             self._on_gap(zxid)
         self.answered(zxid)
+
+    def tell_gap(self) -> None:
+        """Have all watches put back by the next connection, and a gap told whatever it is at."""
+        self._owes_gap = True
+        if self._connection is not None:
+            self._connection.abort()
 
     def writable_again(self) -> None:
         """See `Listener.writable_again`."""

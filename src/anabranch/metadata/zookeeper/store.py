@@ -232,8 +232,9 @@ class ZooKeeperStore:
 
     async def revision(self) -> Revision:
         """See `MetadataStore.revision`: of the last change below the chroot."""
-        await self.sync()
-        return self._history.newest
+        self._check_open()
+        zxid = await self.client.sync()
+        return revision_of(zxid) if self._history.blind else self._history.newest
 
     async def moment(self) -> Revision:
         """See `MetadataStore.moment`.
@@ -266,7 +267,7 @@ class ZooKeeperStore:
         self._check_open()
         check_path(prefix)
         history = self._history
-        history.watched = True
+        history.read_along()
         if since is None:
             return history.watch(prefix, None, self._readership)
         number = history.number_after(since)
