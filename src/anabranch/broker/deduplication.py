@@ -17,7 +17,7 @@ from anabranch.broker.limits import (
     DEDUPLICATION_SNAPSHOT_ENTRIES,
     DEDUPLICATION_SNAPSHOT_S,
 )
-from anabranch.errors import InputError, ProtocolError
+from anabranch.errors import InputError, OutcomeUnknown, ProtocolError
 from anabranch.ids import EARLIEST, Position
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
@@ -127,10 +127,18 @@ class Deduplication:
             self._given += 1
             self._append(send.entry, partial(self._stored, producer, last, done))
         elif self._settled == self._given:
-            done(DUPLICATE, None)
+            self._answer_again(producer, send.sequence_id, done)
         else:
             # Perhaps the first of the two is still being stored: then it is known by then.
-            self._after.append((self._given, partial(done, DUPLICATE, None)))
+            again = partial(self._answer_again, producer, send.sequence_id, done)
+            self._after.append((self._given, again))
+
+    def _answer_again(self, producer: str, sequence_id: int, done: PublishDone) -> None:
+        """All that was sent before is answered; what is not stored by now failed."""
+        if sequence_id <= self.ids.last_stored(producer):
+            done(DUPLICATE, None)
+        else:
+            done(None, OutcomeUnknown(f"{producer} sent {sequence_id} before; it was not stored"))
 
     def _stored(
         self,

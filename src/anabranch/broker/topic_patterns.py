@@ -83,6 +83,7 @@ class _Compiler:
             self._text = self._text[:-1]
         self._at = 0
         self._states = 0
+        self._repeats = 0
 
     def whole(self, end: _State) -> _State:
         piece = self._alternatives()
@@ -159,6 +160,9 @@ class _Compiler:
                     fork.at_once = [piece(after), after]
                     after = fork
             for _ in range(low):
+                self._repeats += 1  # a piece may be empty and make no state
+                if self._repeats > TOPIC_PATTERN_STATES_MAX:
+                    raise InputError("the pattern repeats too much")
                 after = piece(after)
             return after
 

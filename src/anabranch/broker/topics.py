@@ -45,7 +45,7 @@ class Topics:
         self._tasks = tasks
         self._open: dict[TopicName, Topic] = {}
         self._opening: dict[TopicName, _Opening] = {}
-        self._closing: dict[TopicName, asyncio.Task[None]] = {}
+        self._closing: dict[TopicName, asyncio.Future[None]] = {}
         self._stopped = False
 
     def __len__(self) -> int:
@@ -213,6 +213,9 @@ class Topics:
 
     def _end(self, topic: Topic, ending: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         """Serve a topic no more; whoever wants it meanwhile waits until it has ended."""
+        if (before := self._closing.get(topic.name)) is not None:
+            ending.close()  # somebody else ends it already
+            return before
         self._forget(topic)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Who asked for it may be gone when it fails; that is no error by itself.
@@ -229,7 +232,8 @@ class Topics:
                 del self._closing[topic.name]
                 done.cancel()
 
-        self._closing[topic.name] = self._tasks.spawn(f"end {topic.name}", ended())
+        self._closing[topic.name] = done
+        self._tasks.spawn(f"end {topic.name}", ended())
         return done
 
     def _drop_failed(self, topic: Topic) -> None:

@@ -1,19 +1,23 @@
 """Messages that are sent twice and stored once: over reconnects, restarts and take-overs."""
 
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from wire_peer import TOPIC, Wire, memory_stores, running_broker
 
 from anabranch.broker import Broker, BrokerSettings, deduplication
 from anabranch.broker.deduplication import DEDUPLICATION_CURSOR, SequenceIds
+from anabranch.errors import OutcomeUnknown, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore, MemoryWriter
+from anabranch.managed_ledger import Cursor
 from anabranch.metadata.store import MetadataStore
 from anabranch.policies.effective import PolicyDefaults
 from anabranch.wire import (
     BaseCommand,
     MessageMetadata,
+    Send,
     SendReceipt,
     ServerError,
     build_entry,
@@ -196,3 +200,25 @@ def test_the_producers_unheard_of_for_longest_are_forgotten() -> None:
     assert ids.newest() == [("c", 1), ("a", 6)]
     assert ids.last_stored("b") == -1
     assert ids.is_new("b", 0, 0)
+
+
+async def test_what_was_sent_before_and_failed_is_no_duplicate() -> None:
+    """Its receipt would be one for a message that is nowhere."""
+    waiting: list[deduplication.PublishDone] = []
+    answers: list[object] = []
+    metadata = MessageMetadata(producer_name="p", sequence_id=5, publish_time=1)
+    five = Send(1, 5, 1, None, False, False, None, memoryview(build_entry(metadata, b"x")))
+    nowhere = cast("Cursor", None)
+    ids = SequenceIds({}, 10)
+    known = deduplication.Deduplication(ids, nowhere, lambda _, done: waiting.append(done))
+
+    def answered(position: Position | None, error: Exception | None) -> None:
+        answers.append(position if error is None else type(error))
+
+    for _ in range(2):
+        known.publish("p", five, answered)
+    waiting[0](None, StorageError("lost"))
+    assert answers == [StorageError, OutcomeUnknown]
+    known.publish("p", five, answered)
+    assert answers[2:] == [OutcomeUnknown]
+    known.close()

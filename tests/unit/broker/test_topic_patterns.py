@@ -45,7 +45,7 @@ def test_schemes_are_left_out() -> None:
     "wrong",
     [
         "a" * 51, "(a", "a)", "[a", "*", "a**", "a{", "a{x}", "a{2,1}", "(?=a)", r"\b",
-        "(a{999}){999}", "[b-a]", "a\\",
+        "(a{999}){999}", "[b-a]", "a\\", "(((((){2000}){2000}){2000}){2000}){2000}",
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(wrong: str) -> None:

@@ -1,5 +1,6 @@
 """How topics come to be: partitions, what namespaces allow, which there are."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -173,3 +174,12 @@ async def test_a_pattern_that_is_not_understood_is_refused(broker: Broker) -> No
         refused = await wire.ask(watch(pattern))
         assert refused.error.error == ServerError.NotAllowedError
     assert not broker.topic_watchers._namespaces
+
+
+async def test_two_who_delete_a_topic_at_once_delete_it_once(broker: Broker) -> None:
+    wire = await Wire(broker).connect()
+    await wire.producer()
+    name = TopicName.parse(TOPIC)
+    await broker.topics.unload(name)
+    await asyncio.gather(*(broker.topics.delete(name, force=True) for _ in range(2)))
+    assert not await broker.topics.exists(name)
