@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 
 from anabranch import limits
 from anabranch.errors import (
@@ -26,6 +27,20 @@ from anabranch.metadata.store import ABSENT, Expected, Guard, MetadataStore
 from anabranch.runtime import Runtime
 
 _DOCUMENT_VERSION = 1
+
+
+class Numbering(Enum):
+    """How a node numbers those who draw from it."""
+
+    BY_CHILDREN = "children"
+    """Each makes a sequential child: ZooKeeper, and our own stores."""
+    BY_CHANGES = "changes"
+    """Each writes the node, and takes the count of its changes: Pulsar on Oxia."""
+
+
+def numbering_of(metadata_url: str) -> Numbering:
+    """How brokers and clients of a cluster number what they draw whose metadata are at a URL."""
+    return Numbering.BY_CHANGES if metadata_url.startswith("oxia:") else Numbering.BY_CHILDREN
 
 
 class SequentialCounter:

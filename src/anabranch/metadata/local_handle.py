@@ -15,6 +15,7 @@ from anabranch.metadata.entries import node_of, record_of
 from anabranch.metadata.operation_checks import check_operation, check_record, split_checked
 from anabranch.metadata.paths import check_path
 from anabranch.metadata.session_news import SessionNews
+from anabranch.metadata.single_records import first_of
 from anabranch.metadata.state_machine import Effect, StateMachine
 from anabranch.metadata.store import (
     ANY,
@@ -267,6 +268,10 @@ class LocalHandle:
                 self._check_open()
         finally:
             self._tree.release(view)
+
+    async def record(self, path: str) -> Record | None:
+        """See `MetadataStore.record`."""
+        return await first_of(self.export(path))
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -19,8 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from anabranch.errors import AnabranchError
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """An opaque token for one state of one node."""
 
     epoch: int
@@ -51,8 +50,7 @@ class Revision:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What is known of a node besides its value."""
 
     path: str
@@ -66,8 +64,7 @@ class Stat:
     """Whether an ephemeral node belongs to the session of the store handle that returned this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A value with its stat."""
 
     value: bytes
@@ -84,8 +81,7 @@ class EventKind(Enum):
     """Events up to this revision may be missing: drop every cache. The path is "/"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One change, in the order of the store's history."""
 
     kind: EventKind
@@ -115,8 +111,7 @@ class Fencing(Enum):
     """The store cannot: a write counts only if its writer's lease still ran at the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """A write counts only while this node is in this state: a fencing token for one write."""
 
     path: str
@@ -131,8 +126,7 @@ class IndexKey:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """One write of a batch."""
 
     path: str
@@ -147,8 +141,7 @@ class Put:
     guard: Guard | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """One removal of a batch."""
 
     path: str
@@ -310,6 +303,10 @@ class MetadataStore(Protocol):
         With `access` false, without access rights, which some stores read one by one. With `values`
         false, values and indexes are of no interest, and may be left out.
         """
+        ...
+
+    async def record(self, path: str) -> Record | None:
+        """One node as `export` gives it, without what is below it; None if there is none."""
         ...
 
     async def restore(self, records: AsyncIterator[Record]) -> int:

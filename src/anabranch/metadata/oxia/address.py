@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, refuse_user_info
 
 SCHEME: Final = "oxia"
 DEFAULT_PORT: Final = 6648
@@ -25,6 +25,7 @@ def parse_address(url: str) -> OxiaAddress:
     """
     rest = url.removeprefix(f"{SCHEME}://")
     server, slash, namespace = rest.partition("/")
+    refuse_user_info(url, server)
     host, colon, port = server.rpartition(":")
     if not colon or server.endswith("]"):
         host, port = server, str(DEFAULT_PORT)

@@ -193,7 +193,7 @@ class OxiaClient:
 
     def place_of(self, key: str) -> int:
         """Which of `links` leads to the shard of a key."""
-        return self.links.index(self.link_of(key))
+        return 0 if len(self.links) == 1 else self.links.index(self.link_of(key))
 
     # --- single keys --------------------------------------------------------------------------
 

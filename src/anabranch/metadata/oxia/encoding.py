@@ -3,6 +3,7 @@
 Making an object for each field of each put costs more than all else that a restore does.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -10,22 +11,32 @@ from anabranch.generated import oxia_client_pb2 as pb
 
 _NUMBERS_KEPT: Final = 4096
 _ABSENT: Final = pb.PutRequest(expected_version_id=-1).SerializeToString()
-_LENGTHS: Final = tuple(
-    bytes((length,)) if length < 0x80 else bytes((length & 0x7F | 0x80, length >> 7))
-    for length in range(0x4000)
-)
-"""How lengths are written, as far as two bytes go."""
+_KNOWN_LENGTHS: Final = 0x4000
 
 
-def _length(number: int) -> bytes:
-    if number < len(_LENGTHS):
-        return _LENGTHS[number]
+def _lengths(tag: bytes) -> tuple[bytes, ...]:
+    """A field's tag and length, for lengths that take at most two bytes."""
+    return tuple(tag + _varint(length) for length in range(_KNOWN_LENGTHS))
+
+
+def _varint(number: int) -> bytes:
     pieces = bytearray()
     while number > 0x7F:
         pieces.append(number & 0x7F | 0x80)
         number >>= 7
     pieces.append(number)
     return bytes(pieces)
+
+
+_FIRST: Final = _lengths(b"\x0a")
+"""Of the key of a put."""
+_SECOND: Final = _lengths(b"\x12")
+"""Of the value of a put, and of a put in its request."""
+
+
+def _begin(known: tuple[bytes, ...], length: int) -> bytes:
+    """The bytes before a field of that length."""
+    return known[length] if length < _KNOWN_LENGTHS else known[0][:1] + _varint(length)
 
 
 @lru_cache(_NUMBERS_KEPT)
@@ -50,20 +61,17 @@ class Puts:
         value: bytes,
         version: int | None,
         changes: int,
-        indexes: list[pb.SecondaryIndex],
+        indexes: Sequence[pb.SecondaryIndex],
     ) -> None:
         """One more, with its own number in Oxia, unless the server is to find one."""
-        name = key.encode()
-        size, value_size = _length(len(name)), _length(len(value))
-        rest = _numbers(version, changes)
+        name, rest = key.encode(), _numbers(version, changes)
         if indexes:
             rest += pb.PutRequest(secondary_indexes=indexes).SerializeToString()
-        length = 2 + len(size) + len(name) + len(value_size) + len(value) + len(rest)
+        before_name, before_value = _begin(_FIRST, len(name)), _begin(_SECOND, len(value))
+        length = len(before_name) + len(name) + len(before_value) + len(value) + len(rest)
         self.keys.append(key)
-        self._pieces += (
-            *(b"\x12", _length(length)),
-            *(b"\x0a", size, name, b"\x12", value_size, value, rest),
-        )
+        # As pieces, so that a value is copied once, with all others.
+        self._pieces += (_begin(_SECOND, length), before_name, name, before_value, value, rest)
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - as messages have it
         """The bytes of the request."""

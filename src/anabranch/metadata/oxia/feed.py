@@ -5,7 +5,6 @@ as long as the server keeps it; if it did not, the history has a gap.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +19,8 @@ from anabranch.errors import (
 )
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
-from anabranch.metadata.oxia.notifications import PUTS, events_at, in_order
+from anabranch.metadata.oxia.notifications import PUTS, events_at, in_order, is_pulse
+from anabranch.metadata.oxia.placing import Places
 from anabranch.metadata.oxia.positions import (
     Position,
     epoch_of,
@@ -57,6 +57,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self.epoch = epoch_of([link.number for link in links])
         self._offsets: list[int | None] = [None] * len(links)
+        self._changed = [-1] * len(links)
         self._missed = [False] * len(links)
         self._broke: dict[int, str] = {}
         self._early: list[tuple[int, pb.NotificationBatch]] = []
@@ -72,8 +73,7 @@ class Feed:
         self.bulk_writers = 0
         """How many write whole trees, each change of which only those need to know who watch."""
         self._settled = [-1] * len(links)
-        self._known: OrderedDict[tuple[str, int], Revision] = OrderedDict()
-        self._wanted: dict[tuple[str, int], list[asyncio.Future[Revision]]] = {}
+        self.places = Places(self._loop)
         self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []
         self._catching_up: dict[int, asyncio.Future[None]] = {}
 
@@ -108,12 +108,11 @@ class Feed:
         """Let nobody wait any longer."""
         error = error or AlreadyClosed("the metadata store was closed")
         waiting: list[asyncio.Future[Any]] = [item[2] for item in self._awaited]
-        for futures in self._wanted.values():
-            waiting += futures
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
                 future.exception()
+        self.places.close()
 
     # --- following ----------------------------------------------------------------------------
 
@@ -136,16 +135,24 @@ class Feed:
             await self._check_gap(place)
 
     async def _check_gap(self, place: int) -> None:
-        """After a break: if the server forgot where we are, it may have forgotten more."""
-        offset = self._offsets[place]
+        """After a break: if the server forgot where we are, it may have forgotten more.
+
+        Until it says so nothing can be followed: it would go on behind what it forgot.
+        """
+        link, offset = self.links[place], self._offsets[place]
         if offset is None or self._missed[place]:
             return
-        try:
-            here = await self.links[place].keys_in(keys.notifications_at(offset), internal=True)
-        except (Unreachable, AlreadyClosed, StoreFailed):
-            return
-        if not here:
-            self._missed[place] = True  # the next marker says where to go on
+        while link.over is None:
+            try:
+                here = await link.keys_in(keys.notifications_at(offset), internal=True)
+            except (AlreadyClosed, StoreFailed):
+                return
+            except (Unreachable, ProtocolError) as error:
+                _log.warning("oxia_feed_unchecked", shard=link.number, reason=str(error))
+                await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MIN)
+            else:
+                self._missed[place] = not here  # the next marker says where to go on
+                return
 
     def _take(self, place: int, batch: pb.NotificationBatch) -> None:
         if not self._opened.done():
@@ -180,13 +187,14 @@ class Feed:
         return -1 if offset is None else offset
 
     @property
-    def here(self) -> Revision:
-        """How far this client is in every shard, whatever was written there."""
-        return revision_of(self.epoch, self._position)
+    def moment(self) -> Revision:
+        """How far every shard was when anything but the pulse of a session was last written."""
+        return revision_of(self.epoch, Position(tuple(self._changed)))
 
     def _begin_here(self) -> None:
         self.begin_position = self._position
-        self.begin = self.here
+        self._changed = list(self.begin_position.offsets)
+        self.begin = revision_of(self.epoch, self.begin_position)
         self.history.forget(self.begin)
 
     def _publish(self, place: int, batch: pb.NotificationBatch) -> None:
@@ -194,6 +202,8 @@ class Feed:
         if many and self.bulk_writers and not self.history.watched:
             self._pass_over(place, batch)
             return
+        if not is_pulse(batch):
+            self._changed[place] = batch.offset
         entries = in_order(batch)
         events = events_at(self.epoch, self._position.offsets, place, batch.offset, entries)
         self._offsets[place] = batch.offset
@@ -204,7 +214,7 @@ class Feed:
             if event.kind is EventKind.DELETED:
                 self.deleted(event.path)
             else:
-                self._learn((event.path, entry.version), event.revision)
+                self.places.learn((event.path, entry.version), event.revision)
         self.history.publish(events)
 
     def _pass_over(self, place: int, batch: pb.NotificationBatch) -> None:
@@ -214,19 +224,11 @@ class Feed:
         for entry in batch.notifications:
             kind = entry.value.type
             if kind in PUTS:
-                self._learn((entry.key, entry.value.version_id), self.begin)
+                self.places.learn((entry.key, entry.value.version_id), self.begin)
             elif kind == pb.KEY_DELETED:
                 self.deleted(entry.key)
             else:
                 self._forget()
-
-    def _learn(self, write: tuple[str, int], revision: Revision) -> None:
-        self._known[write] = revision
-        if len(self._known) > limits.OXIA_KNOWN_WRITES_MAX:
-            self._known.popitem(last=False)
-        for future in self._wanted.pop(write, ()):
-            if not future.done():
-                future.set_result(revision)
 
     def deleted(self, path: str) -> None:
         """This client deleted a node; the notification may take its time."""
@@ -237,11 +239,7 @@ class Feed:
         self.deletions += 1
         self.lasting.clear()
         self._begin_here()
-        wanted, self._wanted = self._wanted, {}
-        for futures in wanted.values():
-            for future in futures:
-                if not future.done():
-                    future.set_result(self.begin)
+        self.places.settle(self.begin)
 
     # --- being up to date ---------------------------------------------------------------------
 
@@ -301,29 +299,23 @@ class Feed:
 
     # --- where writes stand -------------------------------------------------------------------
 
-    def written(self, key: str, version: int) -> asyncio.Future[Revision]:
-        """The place in history of a write that was just answered; comes with its notification."""
-        future: asyncio.Future[Revision] = self._loop.create_future()
-        known = self._known.get((key, version))
-        if known is not None:
-            future.set_result(known)
-        else:
-            self._wanted.setdefault((key, version), []).append(future)
-        return future
-
-    async def revision_of(self, place: int, key: str, version: int) -> Revision:
-        """The place in history of a write found in the store.
+    def known_revision(self, place: int, key: str, version: int) -> Revision | None:
+        """The place in history of a write found in the store; None if it may be told yet.
 
         Of one that this client did not see happen it is the beginning of its history, which is
         later than the write and earlier than anything that will be told.
         """
-        known = self._known.get((key, version))
+        known = self.places.known((key, version))
+        return self.begin if known is None and version <= self._settled[place] else known
+
+    async def revision_of(self, place: int, key: str, version: int) -> Revision:
+        """As `known_revision`, of any write found in the store."""
+        known = self.known_revision(place, key, version)
         if known is not None:
             return known
-        if version > self._settled[place]:
-            await self.catch_up(place)
-            self._settled[place] = max(self._settled[place], version)
-        return self._known.get((key, version), self.begin)
+        await self.catch_up(place)
+        self._settled[place] = max(self._settled[place], version)
+        return self.places.known((key, version)) or self.begin
 
     def knows(self, revision: Revision) -> bool:
         """Whether a revision is a point of this very history, and all that followed is known.

@@ -15,6 +15,7 @@ from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import IndexKey
 
 _SEQUENCE: Final = "anabranch-sequence:"
+_PULSE: Final = "anabranch-pulse:"
 FILLER: Final = "anabranch-filler"
 """Written to raise a shard's counter, and deleted again."""
 INTERNAL: Final = "__oxia/"
@@ -68,7 +69,12 @@ def parent_of_sequence_key(key: str) -> str | None:
 
 def pulse_key(session: int) -> str:
     """What a session writes to on every shard to show that it lives."""
-    return f"anabranch-pulse:{session}"
+    return f"{_PULSE}{session}"
+
+
+def is_pulse(key: str) -> bool:
+    """Whether it is the `pulse_key` of any session."""
+    return key.startswith(_PULSE)
 
 
 # --- secondary indexes ------------------------------------------------------------------------

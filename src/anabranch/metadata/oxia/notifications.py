@@ -26,6 +26,11 @@ class Told(NamedTuple):
     kind: int
 
 
+def is_pulse(batch: pb.NotificationBatch) -> bool:
+    """Whether a log entry says no more than that a session lives. Pure."""
+    return len(batch.notifications) == 1 and keys.is_pulse(batch.notifications[0].key)
+
+
 def in_order(batch: pb.NotificationBatch) -> list[Told]:
     """The changes of one log entry in the order they were made. Pure."""
     told: list[Told] = []

@@ -6,6 +6,7 @@ earlier one, or would touch a node for the second time.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -39,19 +40,22 @@ def parse(kind: type[M], data: bytes) -> M:
     return message
 
 
+OnAnswer = Callable[[Any, str, Any], None]
+"""Takes the owner of an operation, its key, and the answer."""
+_RANKS: Final[dict[type, int]] = {pb.PutRequest: 0, pb.DeleteRequest: 1, pb.DeleteRangeRequest: 2}
+"""The order in which a server carries out a request."""
+
+
 class _Waiting(NamedTuple):
     operation: WriteOperation | Whole
     owner: Any
+    on_answer: OnAnswer | None = None
 
-
-def _rank(operation: WriteOperation) -> int:
-    if isinstance(operation, pb.PutRequest):
-        return 0
-    return 1 if isinstance(operation, pb.DeleteRequest) else 2
-
-
-def _key(operation: WriteOperation) -> str:
-    return operation.start_inclusive if _rank(operation) == 2 else operation.key  # type: ignore[union-attr]
+    @property
+    def key(self) -> str:
+        operation: Any = self.operation
+        key: str = operation.start_inclusive if _RANKS[type(operation)] == 2 else operation.key
+        return key
 
 
 class WriteQueue:
@@ -73,9 +77,9 @@ class WriteQueue:
         sent = [item.owner for taken in self._in_flight for item in taken]
         return sent + [item.owner for item in self._waiting]
 
-    def add(self, operation: WriteOperation, owner: Any) -> None:
+    def add(self, operation: WriteOperation, owner: Any, on_answer: OnAnswer | None = None) -> None:
         """Let an operation wait; `owner` is who gets the answer."""
-        self._waiting.append(_Waiting(operation, owner))
+        self._waiting.append(_Waiting(operation, owner, on_answer))
 
     def add_whole(self, request: Whole, owner: Any) -> None:
         """Let a request of several operations wait; its owner gets all answers in one."""
@@ -89,37 +93,33 @@ class WriteQueue:
         if isinstance(first, Whole):
             self._in_flight.append([self._waiting.popleft()])
             return first
-        request = pb.WriteRequest(shard=self._shard)
         taken: list[_Waiting] = []
+        by_rank: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
         keys: set[str] = set()
-        size_bytes = rank = 0
+        size_bytes = last_rank = 0
         while self._waiting and len(taken) < limits.OXIA_REQUEST_OPERATIONS_MAX:
-            operation = self._waiting[0].operation
-            if isinstance(operation, Whole):
+            item = self._waiting[0]
+            rank = _RANKS.get(type(item.operation), -1)
+            if rank < last_rank:
                 break
-            size_bytes += operation.ByteSize()
+            key = item.key
+            size_bytes += item.operation.ByteSize()  # type: ignore[union-attr]
             if taken and (
-                _rank(operation) < rank
-                or (_key(operation) in keys and is_path(_key(operation)))
-                or size_bytes > limits.OXIA_REQUEST_BYTES_MAX
+                (key in keys and is_path(key)) or size_bytes > limits.OXIA_REQUEST_BYTES_MAX
             ):
                 break
-            rank = _rank(operation)
-            keys.add(_key(operation))
+            last_rank = rank
+            keys.add(key)
             taken.append(self._waiting.popleft())
-            if isinstance(operation, pb.PutRequest):
-                request.puts.append(operation)
-            elif isinstance(operation, pb.DeleteRequest):
-                request.deletes.append(operation)
-            else:
-                request.delete_ranges.append(operation)
+            by_rank[rank].append(item.operation)
         self._in_flight.append(taken)
-        return request
+        puts, deletes, ranges = by_rank
+        return pb.WriteRequest(shard=self._shard, puts=puts, deletes=deletes, delete_ranges=ranges)
 
     def answered(
         self, response: pb.WriteResponse
-    ) -> list[tuple[Any, WriteAnswer | pb.WriteResponse]]:
-        """Whose operations the oldest request carried, each with its answer.
+    ) -> Iterator[tuple[_Waiting, WriteAnswer | pb.WriteResponse]]:
+        """The operations that the oldest request carried, each with its answer.
 
         Raises:
             ProtocolError: if nobody asked, or not as much.
@@ -133,12 +133,12 @@ class WriteQueue:
             if sent != len(response.puts):
                 raise ProtocolError(f"{len(response.puts)} answers to {sent} writes")
             self._in_flight.popleft()
-            return [(taken[0].owner, response)]
+            return iter([(taken[0], response)])
         answers: list[WriteAnswer] = [*response.puts, *response.deletes, *response.delete_ranges]
         if len(answers) != len(taken):
             raise ProtocolError(f"{len(answers)} answers to {len(taken)} writes")
         self._in_flight.popleft()
-        return [(item.owner, answer) for item, answer in zip(taken, answers, strict=True)]
+        return zip(taken, answers, strict=True)
 
     def lost(self) -> list[Any]:
         """The way is broken: whose operations were sent and will not be answered."""

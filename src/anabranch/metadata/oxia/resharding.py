@@ -20,7 +20,7 @@ from anabranch.metadata.oxia.feed import Feed
 from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.requests import parse
 from anabranch.metadata.oxia.scanning import Scanner
-from anabranch.metadata.oxia.sessions import SessionKeeper, identity_of
+from anabranch.metadata.oxia.sessions import SessionKeeper, identity_of, says_unknown_session
 from anabranch.metadata.oxia.writing import Writer
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import SessionEvent
@@ -91,7 +91,9 @@ class Present:
                 try:
                     await link.ask("CloseSession", request, pb.SessionResponse)
                 except CallFailed as error:
-                    raise Unreachable(f"session {session} was not ended: {error}") from None
+                    # Its client ends it everywhere once it is over on one shard, and may be first.
+                    if not says_unknown_session(error):
+                        raise Unreachable(f"session {session} was not ended: {error}") from None
                 ended = True
         return ended
 
@@ -133,6 +135,10 @@ class Shards:
 
     # --- asking -------------------------------------------------------------------------------
 
+    @property
+    def _ready(self) -> bool:
+        return self._settled.is_set() and not self._closed
+
     async def now(self) -> Present:
         """The shards of now; waits while they are being replaced.
 
@@ -152,7 +158,7 @@ class Shards:
     async def ask(self, ask: Callable[[Present], Awaitable[T]]) -> T:
         """Ask the present shards, and again if they were replaced before anything was sent."""
         while True:
-            present = await self.now()
+            present = self.present if self._ready else await self.now()
             try:
                 return await ask(present)
             except (StoreFailed, AlreadyClosed):
@@ -200,7 +206,9 @@ class Shards:
                 await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX)
         self._settle(present)
         news.publish(SessionEvent.SESSION_REESTABLISHED)
-        # Shards that came of a split have the sessions of the one before.
-        with suppress(Unreachable, StoreFailed, NotFound):
-            await present.end_session(old.sessions.number)
-        await old.client.close()
+        try:
+            # Shards that came of a split have the sessions of the one before.
+            with suppress(Unreachable, StoreFailed, NotFound):
+                await present.end_session(old.sessions.number)
+        finally:
+            await old.client.close()

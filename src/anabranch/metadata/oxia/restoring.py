@@ -9,6 +9,7 @@ copy ends right there. Times cannot be set: they are those of the copy.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import NamedTuple
 
 from anabranch import limits
@@ -36,23 +37,26 @@ _CHUNKS_UNDER_WAY_MAX = 4
 
 class _Chunk(NamedTuple):
     records: int
+    counts: list[pb.WriteRequest]
     requests: list[Puts]
     answers: list[asyncio.Future[pb.WriteResponse]]
-    """Of requests that set counts, and then of `requests`."""
+    """Of `counts`, and then of `requests`."""
 
 
 class Restorer:
     """One run of `restore`."""
 
-    def __init__(self, client: OxiaClient, feed: Feed) -> None:
+    def __init__(self, client: OxiaClient, feed: Feed, *, alone: bool = False) -> None:
         self._client = client
+        self._alone = alone
+        """Whether nothing was there when the caller began, and nobody else writes."""
         self._feed = feed
         self._there: dict[str, None] = {ROOT: None}
         self._largest: dict[int, int] = {}
         self._pushed: dict[int, int] = {}
         """For each shard, a number that it has given out."""
         self._untouched = False
-        """Whether there was no key at all, not even a count of something deleted."""
+        """Whether no count of something deleted is expected; one that is there is seen to."""
         self._under_way: deque[_Chunk] = deque()
         self.count = 0
 
@@ -65,8 +69,9 @@ class Restorer:
         chunk: list[Record] = []
         chunk_bytes = 0
         # In an empty store nothing is in the way, and nobody needs to look for it.
-        empty = not await self._client.keys_in(children_range(ROOT))
-        if empty:
+        empty = self._alone or not await self._client.keys_in(children_range(ROOT))
+        self._untouched = self._alone
+        if empty and not self._alone:
             kept = await asyncio.gather(*(link.any_in(("", "")) for link in self._client.links))
             self._untouched = not any(kept)
         self._feed.bulk_writers += 1
@@ -103,13 +108,13 @@ class Restorer:
         if look:
             chunk, conflict = await self._without_conflicts(chunk)
         await self._make_parents(chunk)
-        requests: dict[int, Puts] = {}
+        requests = self._puts_of(chunk)
         counts: dict[int, pb.WriteRequest] = {}
         for record in chunk:
-            self._add_record(requests, record)
             if record.next_sequence:
                 count = pb.PutRequest(
                     key=keys.sequence_key(record.path),
+                    expected_version_id=ABSENT_VERSION if self._untouched else None,
                     override_modifications_count=record.next_sequence - 1,
                 )
                 self._add(counts, count)
@@ -117,9 +122,10 @@ class Restorer:
             await asyncio.gather(*map(self._keep_higher_counts, counts.values()))
         await self._push_all()
         links = self._client.links_by_number
-        answers = [links[shard].write(request) for shard, request in counts.items() if request.puts]
+        raised = [request for request in counts.values() if request.puts]
+        answers = [links[request.shard].write(request) for request in raised]
         answers += [links[shard].write(request) for shard, request in requests.items()]
-        self._under_way.append(_Chunk(len(chunk), list(requests.values()), answers))
+        self._under_way.append(_Chunk(len(chunk), raised, list(requests.values()), answers))
         await self._wait_for(0 if conflict is not None else _CHUNKS_UNDER_WAY_MAX)
         if conflict is not None:
             raise conflict
@@ -132,7 +138,9 @@ class Restorer:
 
     async def _settle(self, chunk: _Chunk) -> None:
         found = await asyncio.gather(*chunk.answers)
-        answers = found[len(found) - len(chunk.requests) :]
+        counted, answers = found[: len(chunk.counts)], found[len(chunk.counts) :]
+        for counts, answer in zip(chunk.counts, counted, strict=True):
+            await self._raise_again(counts, answer)
         for request, answer in zip(chunk.requests, answers, strict=True):
             for place, outcome in enumerate(answer.puts):
                 if outcome.status != pb.OK:
@@ -153,18 +161,25 @@ class Restorer:
                 )
         return chunk, None
 
-    def _add_record(self, requests: dict[int, Puts], record: Record) -> None:
-        path, value, changes = record[:3]
-        if not value:
-            # Pulsar takes the next number of such a parent from its changes.
-            changes = max(changes, record.next_sequence - 1)
-        shard = self._shard_of(path)
-        request = requests.get(shard)
-        if request is None:
-            request = requests[shard] = Puts(shard)
-        version = self._number(shard, changes)
-        request.add(path, value, version, changes, index_messages(record.indexes))
-        self._know(path)
+    def _puts_of(self, chunk: list[Record]) -> dict[int, Puts]:
+        """The writes of records, by shard. Whole trees go through here."""
+        assert self._client.shard_map is not None
+        shard_of, there = self._client.shard_map.shard_of, self._there
+        requests: dict[int, Puts] = {}
+        for record in chunk:
+            path, value, changes = record[:3]
+            if not value:
+                # Pulsar takes the next number of such a parent from its changes.
+                changes = max(changes, record.next_sequence - 1)
+            shard = shard_of(path)
+            request = requests.get(shard)
+            if request is None:
+                request = requests[shard] = Puts(shard)
+            indexes = index_messages(record.indexes) if record.indexes else ()
+            request.add(path, value, self._number(shard, changes), changes, indexes)
+            there[path] = None
+        self._forget_oldest()
+        return requests
 
     def _number(self, shard: int, number: int) -> int | None:
         """Oxia's own number for a node that was changed so often; None if it is to find one."""
@@ -174,10 +189,9 @@ class Restorer:
             self._largest[shard] = number
         return number
 
-    def _know(self, path: str) -> None:
-        self._there[path] = None
-        if len(self._there) > _KNOWN_PARENTS_MAX:
-            del self._there[next(iter(self._there))]
+    def _forget_oldest(self) -> None:
+        for path in list(islice(self._there, max(0, len(self._there) - _KNOWN_PARENTS_MAX))):
+            del self._there[path]
 
     async def _make_parents(self, chunk: list[Record]) -> None:
         wanted: dict[str, str] = {}
@@ -200,7 +214,7 @@ class Restorer:
                 missing.append(path)
             elif found.session != NOBODY:
                 raise InputError(f"{child}: {path} is ephemeral and can have no children")
-            self._know(path)
+            self._there[path] = None
         writes = []
         for path in missing:
             number = self._number(self._shard_of(path), 0)
@@ -219,9 +233,26 @@ class Restorer:
         found = await asyncio.gather(*(link.get(pb.GetRequest(key=put.key)) for put in wanted))
         del counts.puts[:]
         for put, there in zip(wanted, found, strict=True):
-            count = there.version.modifications_count if there.status == pb.OK else -1
+            is_there = there.status == pb.OK
+            count = there.version.modifications_count if is_there else -1
             if count < put.override_modifications_count:
+                put.expected_version_id = there.version.version_id if is_there else ABSENT_VERSION
                 counts.puts.append(put)
+
+    async def _raise_again(self, counts: pb.WriteRequest, answer: pb.WriteResponse) -> None:
+        """See to the counts that somebody drew numbers from since they were read."""
+        link = self._client.links_by_number[counts.shard]
+        while True:
+            refused = [
+                put
+                for put, outcome in zip(counts.puts, answer.puts, strict=True)
+                if outcome.status != pb.OK
+            ]
+            counts = pb.WriteRequest(shard=link.number, puts=refused)
+            await self._keep_higher_counts(counts)
+            if not counts.puts:
+                return
+            answer = await link.write(counts)
 
     async def _push_all(self) -> None:
         await asyncio.gather(*map(self._push, self._client.links))

@@ -4,7 +4,6 @@ import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from itertools import groupby
 from typing import Any, TypeVar
 
 from anabranch import limits
@@ -12,6 +11,7 @@ from anabranch.errors import ProtocolError, Unreachable
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.client import OxiaClient
+from anabranch.metadata.oxia.exported_details import ExportedCounts, ExportedIndexes
 from anabranch.metadata.oxia.occupancy import Occupancy
 from anabranch.metadata.oxia.sessions import session_of
 from anabranch.metadata.paths import ROOT, is_within, order_key
@@ -91,53 +91,71 @@ class Scanner:
 
     async def export(self, prefix: str) -> AsyncIterator[Record]:
         """Every node at or below a path, level by level, each shard's as of one moment."""
-        indexes = await self._indexes()
-        # First by itself: many want no more than that, and the scan is of everything there is.
-        top = None if prefix == ROOT else await self._single(prefix, indexes.get(prefix, ()))
-        if top is not None:
-            yield top
-        numbers: dict[str, int] = {}
+        indexes, counts = ExportedIndexes(self._client), ExportedCounts(self._client)
+        await indexes.begin()
+        page: list[tuple[pb.GetResponse, tuple[IndexKey, ...]]] = []
         root_told = prefix != ROOT
-        told = None if top is None else prefix
         streams = [link.records(("", "")) for link in self._client.links]
         async with aclosing(_merged(streams, _record_order)) as records:  # type: ignore[type-var]
             async for _, record in records:
                 key = record.key
                 if not keys.is_path(key):
                     parent = keys.parent_of_sequence_key(key)
-                    if parent is not None:
-                        numbers[parent] = record.version.modifications_count + 1
+                    if parent is not None and is_within(prefix, parent):
+                        counts.add(parent, record.version.modifications_count)
                     continue
                 if not root_told and key != ROOT:
-                    yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
+                    yield Record(ROOT, b"", 0, 0, 0, counts.take(ROOT))
                 root_told = True
-                if is_within(prefix, key) and key != told:
-                    yield _record(key, record, numbers.pop(key, 0), indexes.get(key, ()))
+                if not is_within(prefix, key):
+                    continue
+                if not indexes.all_known:
+                    await indexes.reach(key)
+                known = counts.knows(key)
+                if page and (known or len(page) >= limits.METADATA_PAGE_NODES_MAX):
+                    for told in await _counted(page, counts):
+                        yield told
+                    page = []
+                if known:
+                    yield _record(key, record, counts.take(key), indexes.take(key))
+                else:
+                    page.append((record, indexes.take(key)))
+        for told in await _counted(page, counts):
+            yield told
         if not root_told:
-            yield Record(ROOT, b"", 0, 0, 0, numbers.pop(ROOT, 0))
+            yield Record(ROOT, b"", 0, 0, 0, counts.take(ROOT))
 
-    async def _single(self, path: str, indexes: tuple[IndexKey, ...]) -> Record | None:
-        """One node, by looking it and its count up."""
-        answer, count = await asyncio.gather(
-            self._client.get(path), self._client.get(keys.sequence_key(path), value=False)
+    async def record(self, path: str) -> Record | None:
+        """One node, by looking it and its count up: an export reads everything there is."""
+        indexes, count, answer = await asyncio.gather(
+            self._indexes_of(path),
+            self._client.get(keys.sequence_key(path), value=False),
+            self._client.get(path),
         )
-        if answer.status != pb.OK:
-            return None
         number = count.version.modifications_count + 1 if count.status == pb.OK else 0
-        return _record(path, answer, number, indexes)
+        if answer.status == pb.OK:
+            return _record(path, answer, number, indexes)
+        return Record(ROOT, b"", 0, 0, 0, number) if path == ROOT else None
 
-    async def _indexes(self) -> dict[str, tuple[IndexKey, ...]]:
-        listed = await asyncio.gather(
-            *(link.keys_in(keys.INDEX_ENTRIES, internal=True) for link in self._client.links)
-        )
-        entries = [
-            entry for part in listed for key in part if (entry := keys.index_entry(key)) is not None
-        ]
-        entries.sort(key=lambda entry: (entry[0], entry[1].index, entry[1].key))
-        return {
-            path: tuple(key for _, key in group)
-            for path, group in groupby(entries, key=lambda entry: entry[0])
-        }
+    async def _indexes_of(self, path: str) -> tuple[IndexKey, ...]:
+        """The index keys of one node.
+
+        Entries are in the order of indexes and keys, not of nodes, so all of its shard are passed,
+        and those of others are not kept.
+        """
+        link = self._client.links[self._client.place_of(path)]
+
+        async def attempt() -> list[IndexKey]:
+            stream = link.key_stream(keys.INDEX_ENTRIES, internal=True)
+            async with aclosing(stream) as listed:  # type: ignore[type-var]
+                return [
+                    entry[1]
+                    async for key in listed
+                    if (entry := keys.index_entry(key)) is not None and entry[0] == path
+                ]
+
+        found: list[IndexKey] = await link.again("listing", attempt)
+        return tuple(sorted(found, key=lambda key: (key.index, key.key)))
 
 
 def _entry_order(entry: str) -> tuple[str, str]:
@@ -189,3 +207,14 @@ def _record(key: str, record: pb.GetResponse, number: int, indexes: tuple[IndexK
     session = session_of(version) or None
     created_ms, modified_ms = version.created_timestamp, version.modified_timestamp
     return Record(key, value, native, created_ms, modified_ms, number, session, indexes)
+
+
+async def _counted(
+    page: Sequence[tuple[pb.GetResponse, tuple[IndexKey, ...]]], counts: ExportedCounts
+) -> list[Record]:
+    """Records whose counts are looked up together."""
+    numbers = await counts.look_up([record.key for record, _ in page])
+    return [
+        _record(record.key, record, number, own)
+        for (record, own), number in zip(page, numbers, strict=True)
+    ]

@@ -24,7 +24,9 @@ from anabranch.metadata.store import SessionEvent
 from anabranch.runtime import Runtime
 from anabranch.runtime.channels import CallFailed, Channel
 from anabranch.runtime.tasks import Tasks
+from anabranch.telemetry import get_logger
 
+_log = get_logger("oxia-session")
 _IDENTITY: Final = "anabranch-"
 _TICKS_PER_TIMEOUT: Final = 12
 
@@ -45,6 +47,14 @@ def session_of(version: pb.Version) -> int:
     if number != version.client_identity and number.isascii() and number.isdigit():
         return int(number)
     return version.session_id
+
+
+def says_unknown_session(error: CallFailed) -> bool:
+    """Whether a shard answered that it knows no such session: it is over there.
+
+    A server that has just begun says `NOT_FOUND` of the whole shard, which means no such thing.
+    """
+    return error.code == "NOT_FOUND" and "session" in error.detail
 
 
 class SharedLease:
@@ -190,9 +200,10 @@ class SessionKeeper:
 
     async def _renew(self, link: ShardLink) -> bool:
         """Whether the shard still knows the session; `CallFailed` if it does not answer."""
+        session_id, channel = self._ids[link.number], link.channel
+        await self._connect(channel)
         sent_s = self._runtime.clock.monotonic_s()
         timeout_s = max(0.05, min(self.lease.timeout_s / 6, self.lease.lost_at_s - sent_s))
-        session_id, channel = self._ids[link.number], link.channel
         request = pb.SessionRequest(shard=link.number, session_id=session_id)
         try:
             await channel.ask(
@@ -201,12 +212,22 @@ class SessionKeeper:
             if not await self._pulse(link.number, session_id, channel, timeout_s):
                 return False
         except CallFailed as error:
-            # A server that has just begun says the same of the whole shard.
-            if error.code == "NOT_FOUND" and "session" in error.detail:
+            if says_unknown_session(error):
                 return False
             raise
         self.lease.renewed(link.number, sent_s)
         return True
+
+    async def _connect(self, channel: Channel) -> None:
+        """Wait a little for a connection: without one a call fails at once.
+
+        One that is there for moments only would be missed by whoever looks now and then.
+        """
+        try:
+            async with asyncio.timeout(self.lease.timeout_s / _TICKS_PER_TIMEOUT):
+                await channel.ready()
+        except TimeoutError:
+            raise CallFailed("UNAVAILABLE", "there is no connection") from None
 
     async def _pulse(self, shard: int, session_id: int, channel: Channel, timeout_s: float) -> bool:
         """Write under the session by the same server: it cannot if another leads the shard now.
@@ -254,7 +275,8 @@ class SessionKeeper:
             await self._end_everywhere()
             try:
                 await self._begin()
-            except CallFailed:
+            except (CallFailed, ProtocolError) as error:
+                _log.warning("oxia_session_not_begun", reason=str(error))
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, limits.METADATA_RECONNECT_DELAY_S_MAX)
             else:

@@ -15,7 +15,15 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.generated import oxia_client_pb2 as pb
-from anabranch.metadata.oxia.requests import SERVICE, M, Whole, WriteOperation, WriteQueue, parse
+from anabranch.metadata.oxia.requests import (
+    SERVICE,
+    M,
+    OnAnswer,
+    Whole,
+    WriteOperation,
+    WriteQueue,
+    parse,
+)
 from anabranch.runtime.channels import CallFailed, Channel, Exchange, Replies
 from anabranch.runtime.tasks import Tasks
 
@@ -41,6 +49,7 @@ class ShardLink:
         self._loop = asyncio.get_running_loop()
         self._queue = WriteQueue(number)
         self._wake = asyncio.Event()
+        self._waking = False
         self._writing: asyncio.Task[Any] | None = None
         self._heard_s = 0.0
         """When the last answer to a write came, or the first of those under way was sent."""
@@ -242,11 +251,13 @@ class ShardLink:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def write(self, operation: WriteOperation | Whole) -> asyncio.Future[Any]:
+    def write(
+        self, operation: WriteOperation | Whole, on_answer: OnAnswer | None = None
+    ) -> asyncio.Future[Any]:
         """Send an operation, or puts made a request already, after those before it.
 
-        The answer is the server's; `OutcomeUnknown` if it was sent and not answered,
-        `Unreachable` if it was not sent.
+        The answer is the server's, or what `on_answer` makes of it, which is then to settle the
+        future; `OutcomeUnknown` if it was sent and not answered, `Unreachable` if it was not sent.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.over is not None:
@@ -255,10 +266,16 @@ class ShardLink:
         if isinstance(operation, Whole):
             self._queue.add_whole(operation, future)
         else:
-            self._queue.add(operation, future)
-        # In the next turn, so that what is written together goes together.
-        self._loop.call_soon(self._wake.set)
+            self._queue.add(operation, future, on_answer)
+        if not self._waking:
+            # In the next turn, so that what is written together goes together.
+            self._waking = True
+            self._loop.call_soon(self._wake_up)
         return future
+
+    def _wake_up(self) -> None:
+        self._waking = False
+        self._wake.set()
 
     async def _write_on(self) -> None:
         while True:
@@ -286,7 +303,15 @@ class ShardLink:
         except TimeoutError:
             self._lost(f"nobody answered for {limits.OXIA_CALL_S_MAX} s")
         finally:
-            exchange.cancel()
+            await self._let_go(exchange, reader)
+
+    async def _let_go(self, exchange: Exchange, reader: asyncio.Task[Any]) -> None:
+        """End a stream whole: who still hears of it would take its end for that of the next one."""
+        exchange.cancel()
+        reader.cancel()
+        try:
+            await asyncio.wait([reader])
+        finally:
             self._lost("the stream of writes broke")
 
     async def _send_on(self, exchange: Exchange, reader: asyncio.Task[Any]) -> None:
@@ -312,9 +337,14 @@ class ShardLink:
         try:
             async for data in exchange:
                 self._heard_s = self._loop.time()
-                for future, answer in self._queue.answered(parse(pb.WriteResponse, data)):
-                    if not future.done():
+                for item, answer in self._queue.answered(parse(pb.WriteResponse, data)):
+                    future = item.owner
+                    if future.done():
+                        continue
+                    if item.on_answer is None:
                         future.set_result(answer)
+                    else:
+                        item.on_answer(future, item.key, answer)
                 self._wake.set()
         except (CallFailed, ProtocolError) as error:
             self._lost(str(error))

@@ -1,8 +1,8 @@
 """The metadata store on Oxia. Only the factory names it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import suppress
 
 from anabranch import limits
 from anabranch.errors import (
@@ -155,17 +155,25 @@ class OxiaStore:
         return await self._shards.ask(lambda present: self._get(present, path))
 
     async def _get(self, present: Present, path: str) -> Node | None:
-        answer = await present.client.get(path)
+        place = present.client.place_of(path)
+        request = pb.GetRequest(key=path, include_value=True)
+        answer = await present.client.links[place].get(request)
         if answer.status == pb.OK:
+            found = found_from_version(answer.version)
             # Who reads a node often writes it next, and then need not look at it again.
-            present.writer.remember(path, found_from_version(answer.version))
-            return await self._node(present, present.client.place_of(path), path, answer)
+            present.writer.remember(path, found)
+            life = found.version.life
+            revision = present.feed.known_revision(place, path, life)
+            if revision is None:
+                revision = await present.feed.revision_of(place, path, life)
+            return Node(answer.value, stat_from(path, found, revision, self.session))
         if path != ROOT:
             return None
         return Node(b"", stat_from(ROOT, UNWRITTEN_ROOT, present.feed.begin, self.session))
 
-    async def _node(self, present: Present, place: int, path: str, answer: pb.GetResponse) -> Node:
-        found = found_from_version(answer.version, answer.value)
+    async def _node(self, present: Present, place: int, answer: pb.GetResponse) -> Node:
+        """A node that was found, and need not be remembered."""
+        path, found = answer.key, found_from_version(answer.version)
         revision = await present.feed.revision_of(place, path, found.version.life)
         return Node(answer.value, stat_from(path, found, revision, self.session))
 
@@ -196,7 +204,7 @@ class OxiaStore:
         yield top
         async for place, record in present.scanner.below(prefix):
             self._check_open()
-            yield await self._node(present, place, record.key, record)
+            yield await self._node(present, place, record)
 
     def scan_index(
         self, index: str, first: str = "", last: str | None = None
@@ -209,7 +217,7 @@ class OxiaStore:
         self, present: Present, index: str, first: str, last: str | None
     ) -> AsyncIterator[Node]:
         async for place, record in present.scanner.by_index(index, first, last):
-            yield await self._node(present, place, record.key, record)
+            yield await self._node(present, place, record)
 
     async def sync(self) -> None:
         """See `MetadataStore.sync`."""
@@ -224,7 +232,7 @@ class OxiaStore:
     async def moment(self) -> Revision:
         """See `MetadataStore.moment`: how far every shard is."""
         await self.sync()
-        return self._shards.present.feed.here
+        return self._shards.present.feed.moment
 
     def export(
         self, prefix: str = "/", *, access: bool = True, values: bool = True
@@ -234,6 +242,12 @@ class OxiaStore:
         self._check_open()
         check_path(prefix)
         return self._shards.stream(lambda present: present.scanner.export(prefix))
+
+    async def record(self, path: str) -> Record | None:
+        """See `MetadataStore.record`."""
+        self._check_open()
+        check_path(path)
+        return await self._shards.ask(lambda present: present.scanner.record(path))
 
     # --- watching -----------------------------------------------------------------------------
 
@@ -309,27 +323,28 @@ class OxiaStore:
     async def _write(self, operation: Operation) -> Stat | None:
         self._check_open()
         check_operation(operation)
-        with self._writing():
-            return await self._shards.ask(lambda present: present.writer.carry_out(operation))
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Something is under way that `close` waits for."""
         self._writes += 1
         try:
-            yield
+            return await self._shards.ask(lambda present: present.writer.carry_out(operation))
         finally:
-            self._writes -= 1
-            if self._closed and not self._writes:
-                self._idle.set()
+            self._written()
+
+    def _written(self) -> None:
+        """Something has ended that `close` waits for."""
+        self._writes -= 1
+        if self._closed and not self._writes:
+            self._idle.set()
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
         """See `MetadataStore.batch`; the order of changes on different shards is open."""
         self._check_open()
         outcomes: list[Outcome] = [None] * len(operations)
-        with self._writing():
+        self._writes += 1
+        try:
             for places, command in split_checked(operations, outcomes):
                 await self._carry_out(command, places, outcomes)
+        finally:
+            self._written()
         return outcomes
 
     async def _carry_out(
@@ -349,12 +364,18 @@ class OxiaStore:
                     raise result
                 outcomes[place] = result
 
-    async def restore(self, records: AsyncIterator[Record]) -> int:
+    async def restore_alone(self, records: AsyncIterator[Record]) -> int:
+        """See `RestoresAlone.restore_alone`."""
+        return await self.restore(records, alone=True)
+
+    async def restore(self, records: AsyncIterator[Record], *, alone: bool = False) -> int:
         """See `MetadataStore.restore`; times are those of the copy."""
         self._check_open()
-        with self._writing():
+        self._writes += 1
+        try:
             present = await self._shards.now()
-            try:
-                return await Restorer(present.client, present.feed).run(records)
-            except StoreFailed as error:
-                raise OutcomeUnknown(f"a part of the nodes may be restored: {error}") from None
+            return await Restorer(present.client, present.feed, alone=alone).run(records)
+        except StoreFailed as error:
+            raise OutcomeUnknown(f"a part of the nodes may be restored: {error}") from None
+        finally:
+            self._written()

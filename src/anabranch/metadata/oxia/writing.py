@@ -50,7 +50,6 @@ from anabranch.metadata.store import (
     IndexKey,
     Operation,
     Put,
-    Revision,
     Stat,
 )
 from anabranch.runtime import Clock
@@ -180,25 +179,14 @@ class Writer:
                 raise SessionExpired(f"{path}: the session that should own this node has ended")
             request.session_id = session_id
             request.client_identity = self._sessions.identity
-        answer: pb.PutResponse = await link.write(request)
+        answer, revision = await link.write(request, self._feed.places.answered)
         if answer.status == pb.SESSION_DOES_NOT_EXIST and found is None:
             raise SessionExpired(f"{path}: the session that should own this node has ended")
-        if answer.status != pb.OK:
+        if revision is None:
             return None
         written = found_from_version(answer.version)
-        revision = await self._place(path, written)
         self.remember(path, written)
         return stat_from(path, written, revision, self._sessions.number)
-
-    async def _place(self, path: str, written: Found) -> Revision:
-        try:
-            async with asyncio.timeout(limits.OXIA_CALL_S_MAX):
-                return await self._feed.written(path, written.version.life)
-        except (TimeoutError, StoreFailed, AlreadyClosed):
-            # Not for want of an answer, but who asks again would write it twice.
-            raise OutcomeUnknown(
-                f"{path} was written, but Oxia's notification of it did not come in time"
-            ) from None
 
     async def _put_next(self, put: Put) -> Stat:
         parent = parent_of(f"{put.path}0")
@@ -273,9 +261,7 @@ class Writer:
         """Put an empty node unless there is one; the reason if that failed."""
         try:
             request = pb.PutRequest(key=path, expected_version_id=ABSENT_VERSION)
-            answer: pb.PutResponse = await self._client.write(request)
-            if answer.status == pb.OK:
-                await self._place(path, found_from_version(answer.version))
+            await self._client.link_of(path).write(request, self._feed.places.answered)
         except AnabranchError as failure:
             return failure
         return None

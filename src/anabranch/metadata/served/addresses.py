@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, refuse_user_info
 
 SCHEME: Final = "anabranch"
 DEFAULT_PORT: Final = 6660
@@ -34,6 +34,7 @@ def parse_addresses(url: str) -> tuple[Address, ...]:
 
 
 def _parse(url: str, part: str) -> Address:
+    refuse_user_info(url, part)
     host, colon, port = part.rpartition(":")
     if not colon or part.endswith("]"):
         host, port = part, str(DEFAULT_PORT)

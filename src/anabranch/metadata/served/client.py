@@ -16,6 +16,7 @@ from anabranch.metadata.served.addresses import parse_addresses
 from anabranch.metadata.served.calls import Repeat
 from anabranch.metadata.served.link import Link
 from anabranch.metadata.served.served_watch import ServedWatch, follow
+from anabranch.metadata.single_records import first_of
 from anabranch.metadata.store import (
     ANY,
     Delete,
@@ -220,6 +221,10 @@ class ServedStore:
                 page = (await self._next(page.cursor)).records
         finally:
             self._drop(page.cursor)
+
+    async def record(self, path: str) -> Record | None:
+        """See `MetadataStore.record`."""
+        return await first_of(self.export(path))
 
     def _drop(self, cursor: int) -> None:
         """Tell the server that a list is not read to its end; nothing to tell if it is 0."""

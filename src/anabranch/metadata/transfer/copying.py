@@ -10,17 +10,20 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 
 from anabranch import limits
-from anabranch.errors import ConflictError, StorageError
+from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.paths import ROOT, order_key
 from anabranch.metadata.store import MetadataStore, Record
-from anabranch.metadata.transfer import checkpoint as checkpoints
 from anabranch.metadata.transfer.checkpoint import Checkpoint
+from anabranch.metadata.transfer.checkpoint_file import CheckpointFile
 from anabranch.metadata.transfer.digest import NO_NODES, Digest, Summing
+from anabranch.metadata.transfer.few_collections import few_collections
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.one_moment import OneMoment
+from anabranch.metadata.transfer.open_copies import Announcement, OpenCopy
 from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.present_nodes import PresentNodes
+from anabranch.metadata.transfer.rights_last import HoldsRights, RestoresAlone, RightsLast
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.metadata.transfer.survey import (
     PROGRESS_NODES,
@@ -104,6 +107,7 @@ class Copy:
             target_was_empty=False,
             version_map=options.version_map,
         )
+        self._checkpoint = CheckpointFile(runtime.disk, options.checkpoint)
         self._map = VersionMapWriter(runtime.disk, options.version_map)
         self._careful_nodes = 0
         """So many of the next nodes may be in the target although nobody noted it."""
@@ -112,10 +116,23 @@ class Copy:
         self._expected = Expectation(keeping)
         self._drops_access = options.drop_acls and not keeping.access
         self._moment = OneMoment(source, drops_access=self._drops_access)
+        self._looked_at: int | None = None
+        """How many nodes there are to copy, if they were looked at before."""
         self._last_path = ""
         self._changed: list[ChangedVersion] = []
+        self._rights: RightsLast | None = None
+        self._restore = target.restore
+        if isinstance(target, HoldsRights):
+            begun_ms = runtime.clock.wall_ms()
+            told = OpenCopy(source.identity, source.prefix, begun_ms, options.checkpoint)
+            self._rights = RightsLast(source, target, Announcement(target.open_notes, told))
+            self._restore = target.restore_open
         self._present = PresentNodes(
-            target, keeping, self._note_version, overwrite=options.overwrite
+            target,
+            keeping,
+            self._note_version,
+            overwrite=options.overwrite,
+            rights_later=self._rights is not None,
         )
         self._unkept: list[tuple[str, int]] = []
         self._ended = False
@@ -131,37 +148,63 @@ class Copy:
             Corruption: if the source is a file with damage; nothing was written.
             OutcomeUnknown: if an answer was lost; with a checkpoint the copy can go on.
         """
-        await self._begin()
+        try:
+            with few_collections():
+                await self._begin()
+                return await self._copy()
+        finally:
+            await self._source.forget()
+
+    async def _copy(self) -> CopyReport:
         records = self._remaining()
         try:
             while not self._ended:
-                await self._target.restore(self._span(records))
+                alone = self._at.target_was_empty and not self._options.overwrite
+                if alone and isinstance(self._target, RestoresAlone):
+                    self._restore = self._target.restore_alone
+                await self._restore(self._span(records))
                 await self._end_span()
             report = self._report
+            if self._rights is not None:
+                await self._rights.set_all(again=report.resumed_after > 0)
             report.digest = self._read.digest
             report.overwritten = self._present.overwritten
             await self._moment.check(report.digest, self._first_difference)
             if self._options.verify:
-                await self._verify()
+                try:
+                    await self._verify()
+                except InputError as error:
+                    if self._rights is None or not self._rights.all_set:
+                        raise
+                    raise InputError(
+                        "all nodes are in the target with their access rights, which may not let "
+                        f"this copy read them back: {error}; copy without verifying and compare "
+                        "as somebody who may read both"
+                    ) from error
             await self._map.finish()
+        except (Exception, asyncio.CancelledError) as error:
+            if self._rights is not None:
+                await self._rights.after_failure(error, self._options.checkpoint)
+            raise
         finally:
             await records.aclose()
             await self._map.close()
-        if self._options.checkpoint:
-            await self._store_checkpoint(None)
+        await self._checkpoint.store(None)
         return report
 
     # --- beginning ----------------------------------------------------------------------------
 
     async def _begin(self) -> None:
         await self._moment.begin()
-        resumed = await self._load_checkpoint()
+        resumed = await self._checkpoint.load()
         if resumed is not None:
             resumed.check_same(self._at)
             self._at = resumed
             self._careful_nodes = resumed.uncertain_nodes
             self._report.resumed_after = resumed.digest.nodes
             self._map = VersionMapWriter(self._runtime.disk, resumed.version_map)
+        if self._rights is not None:
+            await self._rights.begin(goes_on=resumed is not None)
         empty = resumed is None and await is_empty(self._target, self._source.prefix)
         loses_acls = not self._keeping.access and not self._options.drop_acls
         occupiable = resumed is None and not empty and not self._options.overwrite
@@ -173,9 +216,18 @@ class Copy:
             or (loses_acls and self._source.may_have_acls)
         ):
             looked_at = self._target if occupiable else None
+            if self._keeping.refuses_some:
+                self._source.read_twice()
             found = await survey(
-                self._source, looked_at, self._keeping, self._on_progress, digest=False
+                self._source,
+                looked_at,
+                self._keeping,
+                self._on_progress,
+                digest=False,
+                rights=self._target if isinstance(self._target, HoldsRights) else None,
+                may_be_there=self._options.overwrite,
             )
+            self._looked_at = found.nodes
             found.refuse_impossible()
             if loses_acls:
                 found.refuse_acls()
@@ -187,8 +239,7 @@ class Copy:
                 await self._map.resume(resumed.version_map_bytes, resumed.versions_changed)
             return
         self._at = replace(self._at, target_was_empty=empty, uncertain_nodes=self._span_nodes)
-        if self._options.checkpoint:
-            await self._store_checkpoint(self._at)
+        await self._checkpoint.store(self._at)
 
     @property
     def _span_nodes(self) -> int:
@@ -196,25 +247,6 @@ class Copy:
         limit = self._options.nodes_per_s
         span = self._options.span_nodes
         return span if limit is None else max(1, min(span, int(limit)))
-
-    async def _load_checkpoint(self) -> Checkpoint | None:
-        file = self._options.checkpoint
-        try:
-            if not file or not await self._runtime.disk.exists(file):
-                return None
-            return checkpoints.decode(file, await self._runtime.disk.read(file))
-        except OSError as error:
-            raise StorageError(f"cannot read {file}: {error}") from error
-
-    async def _store_checkpoint(self, checkpoint: Checkpoint | None) -> None:
-        file, disk = self._options.checkpoint, self._runtime.disk
-        try:
-            if checkpoint is None:
-                await disk.remove(file)
-            else:
-                await disk.replace(file, checkpoints.encode(checkpoint))
-        except OSError as error:
-            raise StorageError(f"cannot write {file}: {error}") from error
 
     # --- spans --------------------------------------------------------------------------------
 
@@ -234,6 +266,8 @@ class Copy:
             exact = self._read.add(record)
             # By what was found, so that nothing done to it on the way goes unnoticed.
             self._expected.add(found, exact if record is found else None)
+            if record.access and self._rights is not None:
+                await self._rights.note(record)
             if not skipping:
                 yield record
         if skipping:
@@ -271,7 +305,7 @@ class Copy:
             self._last_path = record.path
             count += 1
             if count % PROGRESS_NODES == 0:
-                self._on_progress("copy", self._read.digest)
+                self._on_progress("copy", self._read.digest, self._looked_at)
             if limited:
                 now_s = self._runtime.clock.monotonic_s()
                 delay_s = self._pace.take(now_s, len(record.value) + len(record.path))
@@ -307,7 +341,7 @@ class Copy:
                 version_map_bytes=self._map.size_bytes,
                 versions_changed=self._map.count,
             )
-            await self._store_checkpoint(self._at)
+            await self._checkpoint.store(self._at)
 
     def _note_version(self, path: str, source: int, target: int) -> None:
         if source != target:

@@ -11,7 +11,7 @@ from anabranch.metadata.paths import is_within, order_key
 from anabranch.metadata.store import Record
 from anabranch.metadata.transfer import file_format
 from anabranch.metadata.transfer.digest import Digest
-from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
+from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals, Totalling
 from anabranch.runtime import Disk
 from anabranch.runtime.disk import DiskFile
 
@@ -43,6 +43,7 @@ async def write_export(
     *,
     overwrite: bool = False,
     check: Callable[[Digest], Awaitable[None]] | None = None,
+    kept: bool = True,
 ) -> ExportTotals:
     """Write a file that has its name only once it is whole and durable.
 
@@ -53,6 +54,7 @@ async def write_export(
         records: in path order.
         overwrite: replace a file that is there.
         check: is told the digest of all records; what it raises ends the file.
+        kept: otherwise it need not outlive this process, and has no digests.
 
     Raises:
         InputError: if there is such a file and it must not be replaced.
@@ -66,7 +68,7 @@ async def write_export(
             await disk.remove(unfinished)  # of an export that was interrupted
         file = await disk.open(unfinished, create=True)
         try:
-            totals = await _write_blocks(file, header, records, check)
+            totals = await _write_blocks(file, header, records, check, kept=kept)
         except BaseException:
             await file.close()
             await disk.remove(unfinished)
@@ -83,42 +85,48 @@ async def _write_blocks(
     header: ExportHeader,
     records: AsyncIterator[Record],
     check: Callable[[Digest], Awaitable[None]] | None,
+    *,
+    kept: bool,
 ) -> ExportTotals:
     start = file_format.encode_start(header)
     await append(file, start, sync=False)
     offset = len(start)
-    totals = ExportTotals()
+    totalling = Totalling(digests=kept)
     block = bytearray()
     async for record in records:
         block += file_format.encode_record(record)
-        totals = totals.plus(record)
+        totalling.add(record)
         if len(block) >= limits.METADATA_EXPORT_BLOCK_BYTES_USUAL:
             encoded = file_format.encode_block(offset, file_format.NODES_BLOCK, bytes(block))
             await append(file, encoded, sync=False)
             offset += len(encoded)
             block.clear()
+    totals = totalling.totals
     if check is not None:
         await check(totals.digest)
     end = b""
     if block:
         end = file_format.encode_block(offset, file_format.NODES_BLOCK, bytes(block))
-    await append(file, end + file_format.encode_end(offset + len(end), totals), sync=True)
+    await append(file, end + file_format.encode_end(offset + len(end), totals), sync=kept)
     return totals
 
 
 class ExportFile:
     """An export file that is there; every reading of it checks every byte."""
 
-    def __init__(self, disk: Disk, path: str, header: ExportHeader, records_at: int) -> None:
+    def __init__(
+        self, disk: Disk, path: str, header: ExportHeader, records_at: int, *, kept: bool
+    ) -> None:
         """Use `open`."""
+        self._kept = kept
         self._disk = disk
         self.path = path
         self.header = header
         self._records_at = records_at
 
     @classmethod
-    async def open(cls, disk: Disk, path: str) -> "ExportFile":
-        """Read the beginning of a file.
+    async def open(cls, disk: Disk, path: str, *, kept: bool = True) -> "ExportFile":
+        """Read the beginning of a file; `kept` as when it was written.
 
         Raises:
             InputError: if there is none.
@@ -139,7 +147,8 @@ class ExportFile:
             if kind != file_format.HEADER_BLOCK:
                 raise Corruption(path, at, "the header block is not where it belongs")
             header = file_format.decode_header(path, at, payload)
-            return cls(disk, path, header, at + file_format.BLOCK_HEAD_BYTES + len(payload))
+            records_at = at + file_format.BLOCK_HEAD_BYTES + len(payload)
+            return cls(disk, path, header, records_at, kept=kept)
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error}") from error
         finally:
@@ -164,7 +173,7 @@ class ExportFile:
 
     async def _records(self, file: DiskFile) -> AsyncIterator[Record]:
         offset = self._records_at
-        totals = ExportTotals()
+        totalling = Totalling(digests=self._kept)
         last: str | None = None
         while True:
             kind, payload = await _block_at(file, self.path, offset)
@@ -177,12 +186,12 @@ class ExportFile:
                 ):
                     raise Corruption(self.path, offset, f"{record.path} is out of place")
                 last = key
-                totals = totals.plus(record)
+                totalling.add(record)
                 yield record
             offset += file_format.BLOCK_HEAD_BYTES + len(payload)
         if kind != file_format.END_BLOCK:
             raise Corruption(self.path, offset, f"a block of kind {kind} does not belong here")
-        file_format.check_end(self.path, offset, payload, totals)
+        file_format.check_end(self.path, offset, payload, totalling.totals)
         end = offset + file_format.BLOCK_HEAD_BYTES + len(payload)
         if await file.size() != end:
             raise Corruption(self.path, end, "there are bytes after the end block")
@@ -193,10 +202,10 @@ class ExportFile:
         Raises:
             Corruption: if something is not as it was written; names the position.
         """
-        totals = ExportTotals()
+        totalling = Totalling()
         async for record in self.records():
-            totals = totals.plus(record)
-        return totals
+            totalling.add(record)
+        return totalling.totals
 
 
 async def _block_at(file: DiskFile, path: str, offset: int) -> tuple[int, bytes]:

@@ -20,7 +20,7 @@ from anabranch.errors import Corruption, FormatError, InputError
 from anabranch.metadata.fields import FieldReader, bytes_field, indexes_field, text_field
 from anabranch.metadata.operation_checks import check_record
 from anabranch.metadata.store import AccessRight, Record
-from anabranch.metadata.transfer.digest import DIGEST_BYTES, NO_NODES, Digest
+from anabranch.metadata.transfer.digest import DIGEST_BYTES, NO_NODES, Digest, Summing
 
 MAGIC: Final = b"ANBRMETA"
 FORMAT_VERSION: Final = 1
@@ -59,11 +59,31 @@ class ExportTotals:
     ephemerals: int = 0
     """Nodes that lived by a session; they are in the file and never restored."""
 
-    def plus(self, record: Record) -> "ExportTotals":
-        """With one more node."""
+
+class Totalling:
+    """Totals that nodes are added to, for whole trees of them."""
+
+    def __init__(self, *, digests: bool = True) -> None:
+        """Without digests they are zero: for files that nobody keeps."""
+        self._digests = digests
+        self._summing = Summing()
+        self._nodes = self._value_bytes = self._ephemerals = 0
+
+    def add(self, record: Record) -> None:
+        """One more node."""
         if record.session is not None:
-            return ExportTotals(self.digest, self.ephemerals + 1)
-        return ExportTotals(self.digest.plus(record), self.ephemerals)
+            self._ephemerals += 1
+        elif self._digests:
+            self._summing.add(record)
+        else:
+            self._nodes += 1
+            self._value_bytes += len(record.value)
+
+    @property
+    def totals(self) -> ExportTotals:
+        """Of all so far."""
+        digest = self._summing.digest if self._digests else Digest(self._nodes, self._value_bytes)
+        return ExportTotals(digest, self._ephemerals)
 
 
 # --- writing ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch import limits
+from anabranch.metadata import access_rights
 from anabranch.metadata.oxia import address as oxia_address
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import Record
@@ -113,6 +114,11 @@ def _why_not_on_zookeeper(ensemble: Ensemble, record: Record) -> str | None:
         return (
             f"its next sequence number {record.next_sequence} is above the "
             f"{limits.ZOOKEEPER_RESTORED_SEQUENCE_MAX} that can be restored to ZooKeeper"
+        )
+    if any(map(access_rights.hides_password, record.access)):
+        return (
+            "its access rights were read by somebody who may not see them whole: read them as "
+            "somebody who may administer the node, or leave them out (export.acl=skip)"
         )
     needed = _request_bytes(ensemble, record)
     if needed > ensemble.request_bytes_max:

@@ -5,7 +5,9 @@ format until they are merged.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 from anabranch import limits
 from anabranch.metadata.paths import order_key
@@ -33,34 +35,62 @@ class Sorting:
         return records if keeping.path_order else self._sorted(records)
 
     async def _sorted(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
-        token = self.runtime.entropy.token_hex(8)
-        runs: list[ExportFile] = []
-        streams: list[AsyncGenerator[Record, None]] = []
+        pieces = SortedPieces(self)
         try:
-            piece: list[Record] = []
-            size_bytes = 0
-            async for record in records:
-                piece.append(record)
-                size_bytes += len(record.value) + len(record.path) + _RECORD_OVERHEAD_BYTES
-                if size_bytes >= self.piece_bytes:
-                    runs.append(await self._stored(piece, f"{token}-{len(runs)}"))
-                    piece, size_bytes = [], 0
-            streams = [run.records() for run in runs]
-            streams.append(_each(sorted(piece, key=_place)))
+            await pieces.take(records)
+            async with aclosing(pieces.records()) as merged:
+                async for record in merged:
+                    yield record
+        finally:
+            await pieces.remove()
+
+
+class SortedPieces:
+    """Records that were taken once and can be read in path order as often as wanted."""
+
+    def __init__(self, sorting: Sorting) -> None:
+        self._sorting = sorting
+        self._files: list[ExportFile] = []
+        self._last: list[Record] = []
+        """The last piece, which waits in no file."""
+
+    async def take(self, records: AsyncIterator[Record]) -> None:
+        """Take all records, in any order."""
+        token = self._sorting.runtime.entropy.token_hex(8)
+        piece: list[Record] = []
+        size_bytes = 0
+        async for record in records:
+            piece.append(record)
+            size_bytes += len(record.value) + len(record.path) + _RECORD_OVERHEAD_BYTES
+            if size_bytes >= self._sorting.piece_bytes:
+                await self._store(piece, f"{token}-{len(self._files)}")
+                piece, size_bytes = [], 0
+        piece.sort(key=_place)
+        self._last = piece
+
+    async def _store(self, piece: list[Record], name: str) -> None:
+        disk = self._sorting.runtime.disk
+        path = f"{self._sorting.folder}/anabranch-sorting-{name}"
+        piece.sort(key=_place)
+        # Read by whoever wrote it: the checksums of blocks tell all there is to know.
+        await write_export(disk, path, ExportHeader("", "/", 0), _each(piece), kept=False)
+        self._files.append(await ExportFile.open(disk, path, kept=False))
+
+    async def records(self) -> AsyncGenerator[Record, None]:
+        """All that were taken."""
+        streams = [*(file.records() for file in self._files), _each(self._last)]
+        try:
             async for record in _merged(streams):
                 yield record
         finally:
             for stream in streams:
                 await stream.aclose()
-            for run in runs:
-                await self.runtime.disk.remove(run.path)
 
-    async def _stored(self, piece: list[Record], name: str) -> ExportFile:
-        disk = self.runtime.disk
-        path = f"{self.folder}/anabranch-sorting-{name}"
-        piece.sort(key=_place)
-        await write_export(disk, path, ExportHeader("", "/", 0), _each(piece))
-        return await ExportFile.open(disk, path)
+    async def remove(self) -> None:
+        """Let go of the files."""
+        files, self._files, self._last = self._files, [], []
+        for file in files:
+            await self._sorting.runtime.disk.remove(file.path)
 
 
 def _place(record: Record) -> str:
@@ -75,13 +105,14 @@ async def _each(records: list[Record]) -> AsyncGenerator[Record, None]:
 async def _merged(streams: list[AsyncGenerator[Record, None]]) -> AsyncIterator[Record]:
     heads: list[tuple[str, int, Record]] = []
     for number, stream in enumerate(streams):
-        async for record in stream:
+        if (record := await anext(stream, None)) is not None:
             heads.append((_place(record), number, record))
-            break
+    heapify(heads)
     while heads:
-        first = min(heads, key=lambda head: head[:2])
-        yield first[2]
-        heads.remove(first)
-        async for record in streams[first[1]]:
-            heads.append((_place(record), first[1], record))
-            break
+        _, number, record = heads[0]
+        yield record
+        following = await anext(streams[number], None)
+        if following is None:
+            heappop(heads)
+        else:
+            heapreplace(heads, (_place(following), number, following))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Protocol
 
 from anabranch.errors import NotFound
@@ -9,7 +10,7 @@ from anabranch.metadata.paths import check_path, is_within
 from anabranch.metadata.store import EventKind, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.export_file import ExportFile
 from anabranch.metadata.transfer.keeping import Keeping
-from anabranch.metadata.transfer.ordering import Sorting
+from anabranch.metadata.transfer.ordering import SortedPieces, Sorting
 
 _CREDENTIALS = re.compile(r"^(\w+:(?://)?)[^/@]*@")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&]*(?:token|password|secret)[^=&]*=)[^&]*", re.IGNORECASE)
@@ -60,6 +61,14 @@ class RecordSource(Protocol):
         """Whether access rights are to be read from now on; in the beginning they are."""
         ...
 
+    def read_twice(self) -> None:
+        """The next two readings by `records` may be one: nothing may be written in between."""
+        ...
+
+    async def forget(self) -> None:
+        """There is no second reading, or it is done: let go of what was kept for it."""
+        ...
+
     async def moment(self) -> Revision | None:
         """Comes again only if nobody wrote to the source in between; None if nobody can."""
         ...
@@ -92,9 +101,37 @@ class StoreSource:
         self.is_of_one_moment = keeping.one_moment
         self._store = store
         self._reads_access = True
+        self._sorted: SortedPieces | None = None
+        self._keeps_sorted = False
+
+    def read_twice(self) -> None:
+        """See `RecordSource.read_twice`; of use where sorting costs more than reading."""
+        if self._sorting is not None and not self._keeping.path_order:
+            self._keeps_sorted = True
+
+    async def forget(self) -> None:
+        """See `RecordSource.forget`."""
+        self._keeps_sorted = False
+        if self._sorted is not None:
+            pieces, self._sorted = self._sorted, None
+            await pieces.remove()
+
+    async def _kept_sorted(self) -> AsyncIterator[Record]:
+        """The first of two readings takes everything, and the second one finds it there."""
+        assert self._sorting is not None
+        if self._sorted is None:
+            self._sorted = SortedPieces(self._sorting)
+            await self._sorted.take(self._store.export(self.prefix, access=self._reads_access))
+        else:
+            self._keeps_sorted = False
+        async with aclosing(self._sorted.records()) as records:
+            async for record in records:
+                yield record
 
     def records(self) -> AsyncIterator[Record]:
         """See `RecordSource.records`."""
+        if self._keeps_sorted:
+            return _some(self._kept_sorted(), self.prefix, self.identity)
         return self._ordered(self._store.export(self.prefix, access=self._reads_access))
 
     def outlines(self) -> AsyncIterator[Record]:
@@ -145,6 +182,12 @@ class FileSource:
 
     def read_access(self, wanted: bool) -> None:
         """See `RecordSource.read_access`: a file has them beside the rest."""
+
+    def read_twice(self) -> None:
+        """See `RecordSource.read_twice`: it is read as often as wanted."""
+
+    async def forget(self) -> None:
+        """See `RecordSource.forget`."""
 
     async def moment(self) -> None:
         """See `RecordSource.moment`: every reading is checked against the file's end."""

@@ -11,15 +11,16 @@ from anabranch.metadata.store import MetadataStore, Node, Record
 from anabranch.metadata.transfer.digest import NO_NODES, Digest, Summing
 from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping
 from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.rights_last import HoldsRights
 from anabranch.metadata.transfer.sources import RecordSource
 from anabranch.runtime import Clock
 
-OnProgress = Callable[[str, Digest], None]
-"""Told the present phase and how much of it is done."""
+OnProgress = Callable[[str, Digest, int | None], None]
+"""Told the present phase, how much of it is done, and of how many nodes; None: nobody knows."""
 PROGRESS_NODES = 256
 
 
-def no_progress(phase: str, done: Digest) -> None:
+def no_progress(phase: str, done: Digest, whole: int | None) -> None:
     """For callers that do not want to know."""
 
 
@@ -29,15 +30,17 @@ async def paced(
     nodes_per_s: float | None,
     bytes_per_s: float | None,
     on_progress: OnProgress,
+    phase: str = "export",
 ) -> AsyncIterator[Record]:
     """The same records, not faster than wanted, with word of how many they were."""
     pace = Pace(nodes_per_s, bytes_per_s)
-    done = NO_NODES
+    nodes = value_bytes = 0
     async for record in records:
         yield record
-        done = done._replace(nodes=done.nodes + 1, value_bytes=done.value_bytes + len(record.value))
-        if done.nodes % PROGRESS_NODES == 0:
-            on_progress("export", done)
+        nodes += 1
+        value_bytes += len(record.value)
+        if nodes % PROGRESS_NODES == 0:
+            on_progress(phase, Digest(nodes, value_bytes), None)
         delay_s = pace.take(clock.monotonic_s(), len(record.value) + len(record.path))
         if delay_s > 0:
             await asyncio.sleep(delay_s)
@@ -47,6 +50,8 @@ async def paced(
 class Survey:
     """What was found."""
 
+    nodes: int = 0
+    """Ephemeral ones are in no other count than their own."""
     digest: Digest = NO_NODES
     ephemerals: int = 0
     acls: int = 0
@@ -106,8 +111,13 @@ async def survey(
     on_progress: OnProgress = no_progress,
     *,
     digest: bool = True,
+    rights: HoldsRights | None = None,
+    may_be_there: bool = False,
 ) -> Survey:
-    """Read the source once; look at each of its paths in the target, if one is given."""
+    """Read the source once; look at each of its paths in the target, if one is given.
+
+    Who holds `rights` is asked whether it takes those of each node, which `may_be_there` already.
+    """
     found = Survey()
     paths: list[str] = []
     nodes = value_bytes = 0
@@ -125,7 +135,12 @@ async def survey(
         if record.access:
             found.acls += 1
             found.first_with_acls = found.first_with_acls or record.path
-        if (reason := keeping.why_not(record)) is not None:
+        reason = keeping.why_not(record)
+        if reason is None and record.access and rights is not None:
+            reason = await rights.why_no_rights(
+                record.path, record.access, may_be_there=may_be_there
+            )
+        if reason is not None:
             found.impossible += 1
             found.first_impossible = found.first_impossible or f"{record.path[:200]}: {reason}"
         elif target is not None:
@@ -134,10 +149,10 @@ async def survey(
                 await _look_up(target, paths, found)
                 paths.clear()
         if nodes % PROGRESS_NODES == 0:
-            on_progress("look", Digest(nodes, value_bytes))
+            on_progress("look", Digest(nodes, value_bytes), None)
     if target is not None:
         await _look_up(target, paths, found)
-    found.digest = summing.digest
+    found.nodes, found.digest = nodes, summing.digest
     return found
 
 

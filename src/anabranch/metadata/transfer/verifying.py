@@ -84,7 +84,7 @@ class Expectation:
                 record = self._without_counter(record)
             summing.add(record)
             if summing.nodes % PROGRESS_NODES == 0:
-                on_progress("verify", summing.digest)
+                on_progress("verify", summing.digest, copied.nodes)
         found = summing.digest
         wanted = copied._replace(exact=0).with_exact(self._exact)
         if found != wanted:

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from anabranch import limits
-from anabranch.errors import ConfigError, InvalidPath
+from anabranch.errors import ConfigError, InvalidPath, refuse_user_info
 from anabranch.metadata.paths import ROOT, check_path
 from anabranch.runtime.network import Tls
 
@@ -112,6 +112,7 @@ def _tls(url: str, options: dict[str, str]) -> Tls | None:
 
 
 def _parse(url: str, part: str) -> Address:
+    refuse_user_info(url, part)
     host, colon, port = part.rpartition(":")
     if not colon or part.endswith("]"):
         host, port = part, str(DEFAULT_PORT)

@@ -13,7 +13,6 @@ from anabranch.errors import (
     InputError,
     NotFound,
     OutcomeUnknown,
-    ProtocolError,
     Unreachable,
 )
 from anabranch.metadata.paths import ROOT, ancestors_of
@@ -154,6 +153,10 @@ class ZooKeeperClient:
         full = self._prefix + path
         return requests.create(full, value, flag, acl, ttl_ms)
 
+    def creating(self, acl: Sequence[Acl]) -> Callable[[str, bytes], Request[object]]:
+        """See `requests.creating`."""
+        return requests.creating(self._prefix, acl)
+
     def op_delete(self, path: str, version: int = requests.ANY_VERSION) -> Request[None]:
         """See `requests.delete`."""
         return requests.delete(self.full(path), version)
@@ -258,6 +261,10 @@ class ZooKeeperClient:
         """Replace the access rights."""
         return await self.send(requests.set_acl(self.full(path), acl, version))
 
+    async def who_am_i(self) -> list[tuple[str, str]]:
+        """The schemes of our identities, each with a name; an address is one, too."""
+        return await self.send(requests.who_am_i())
+
     async def multi(
         self, operations: Sequence[Request[Any]], *, session: int | None = None
     ) -> list[Part]:
@@ -265,16 +272,9 @@ class ZooKeeperClient:
         return await self.send(requests.multi(operations), session=session)
 
     async def multi_read(self, parts: Sequence[bytes]) -> list[Part]:
-        """Reads made by `read_value` and `read_names`, with as few requests as the size allows.
-
-        Raises:
-            ProtocolError: if there are not as many answers.
-        """
+        """Reads made by `read_value` and `read_names`, with as few requests as the size allows."""
         answers = await asyncio.gather(*self.begin_reads(parts))
-        found = [part for answer in answers for part in answer]
-        if len(found) != len(parts):
-            raise ProtocolError(f"{len(parts)} reads have {len(found)} answers")
-        return found
+        return [part for answer in answers for part in answer]
 
     def begin_reads(self, parts: Sequence[bytes]) -> list[asyncio.Future[list[Part]]]:
         """Send such reads with the next turn of the loop."""

@@ -1,6 +1,6 @@
 """Reads a whole tree with all that is to be restored elsewhere."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from anabranch import limits
@@ -28,22 +28,48 @@ async def export(
         return
     indexed = await indexes.any()
     async for page in ValueWalk(client).pages(prefix):
-        if not indexed and not access:
-            for record in _plain(page):
-                yield record
-            continue
-        parts = [page[start : start + _PART] for start in range(0, len(page), _PART)]
-        # All are asked for before the first is dealt with, so that the server need not wait.
-        asked = [client.begin_acls([path for path, _, _ in part]) for part in parts if access]
-        for number, part in enumerate(parts):
-            keys: Iterable[Keys | None] = [()] * len(part)
-            if indexed:
-                keys = await indexes.keys_of([(path, stat.mzxid) for path, _, stat in part])
-            rights: Iterable[tuple[AccessRight, ...]] = [()] * len(part)
-            if access:
-                rights = map(_rights, part, await asked[number])
-            for record, own, acl in zip(_plain(part), keys, rights, strict=True):
-                yield record._replace(indexes=own or (), access=acl) if own or acl else record
+        async for record in _whole(client, indexes if indexed else None, page, access=access):
+            yield record
+
+
+async def export_one(client: ZooKeeperClient, indexes: IndexNodes, path: str) -> Record | None:
+    """One node as `export` tells of it, without a look at what is below; None if there is none."""
+    try:
+        value, stat = await client.get_data(path)
+    except Refusal as refusal:
+        if refusal.code == Code.NO_NODE:
+            return None
+        raise meaning(refusal, path) from None
+    keys = indexes if await indexes.any() else None
+    found = _whole(client, keys, [(path, value, stat)], access=client.exports_access)
+    (record,) = [record async for record in found]
+    return record
+
+
+async def _whole(
+    client: ZooKeeperClient,
+    indexes: IndexNodes | None,
+    page: Sequence[Found[bytes]],
+    *,
+    access: bool,
+) -> AsyncIterator[Record]:
+    """Nodes that were read, with their keys, if there are any, and their rights."""
+    if indexes is None and not access:
+        for record in _plain(page):
+            yield record
+        return
+    parts = [page[start : start + _PART] for start in range(0, len(page), _PART)]
+    # All are asked for before the first is dealt with, so that the server need not wait.
+    asked = [client.begin_acls([path for path, _, _ in part]) for part in parts if access]
+    for number, part in enumerate(parts):
+        keys: Iterable[Keys | None] = [()] * len(part)
+        if indexes is not None:
+            keys = await indexes.keys_of([(path, stat.mzxid) for path, _, stat in part])
+        rights: Iterable[tuple[AccessRight, ...]] = [()] * len(part)
+        if access:
+            rights = map(_rights, part, await asked[number])
+        for record, own, acl in zip(_plain(part), keys, rights, strict=True):
+            yield record._replace(indexes=own or (), access=acl) if own or acl else record
 
 
 def _plain(page: Iterable[Found[bytes]]) -> list[Record]:

@@ -4,3 +4,11 @@ from typing import Final
 
 WATCHED_RESTORE_NODES_MAX: Final = 4096
 """A restore of more nodes goes on without a watch if nobody reads along."""
+PROBED_RIGHTS_MAX: Final = 10_000
+"""Access rights of which it is remembered whether the servers take them."""
+RESTORE_OPERATIONS_FIRST: Final = 100
+"""Of the first request of a restore; later ones are as long as the server answers fast."""
+RESTORE_OPERATIONS_MIN: Final = 20
+"""Requests of a restore do not get shorter than this."""
+RESTORE_ANSWER_S_USUAL: Final = 0.25
+"""Requests of a restore get shorter when their answers take longer than this."""

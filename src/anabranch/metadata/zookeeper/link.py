@@ -16,13 +16,13 @@ from anabranch.errors import (
     SessionExpired,
     Unreachable,
 )
+from anabranch.metadata.digest_md5 import DigestMd5
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import SessionEvent
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import Address
 from anabranch.metadata.zookeeper.connection import Call, ServerConnection
-from anabranch.metadata.zookeeper.digest_md5 import DigestMd5
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal
 from anabranch.metadata.zookeeper.requests import Request, WatchMode
 from anabranch.metadata.zookeeper.session import NOBODY, Begun, Duty, Session
@@ -35,6 +35,7 @@ T = TypeVar("T")
 SASL: Final = "sasl"
 """The scheme of an identity that is proven by DIGEST-MD5 instead of being sent."""
 _TICKS_PER_TIMEOUT: Final = 24
+_SASL_URI: Final = "zookeeper/zk-sasl-md5"
 _log: Final = get_logger("zookeeper")
 
 
@@ -277,7 +278,8 @@ class Link:
         for scheme, credentials in self._identities:
             if scheme == SASL:
                 user, _, password = credentials.decode().partition(":")
-                exchange = DigestMd5(user, password, self._runtime.entropy.token_hex(16))
+                nonce = self._runtime.entropy.token_hex(16)
+                exchange = DigestMd5(user, password, nonce, uri=_SASL_URI)
                 challenge = await self._step(connection, b"")
                 exchange.check(await self._step(connection, exchange.respond(challenge)))
         connection.identify([entry for entry in self._identities if entry[0] != SASL])

@@ -12,6 +12,9 @@ EPOCH: Final = 0x7A6B
 HIDDEN_PREFIX: Final = ".anabranch-"
 """Names that begin so are the store's own, at every level."""
 INDEX_ROOT: Final = f"/{HIDDEN_PREFIX}indexes"
+OPEN_COPIES_ROOT: Final = f"/{HIDDEN_PREFIX}open-copies"
+PROBE: Final = f"/{HIDDEN_PREFIX}probe"
+"""A node that is never made: only whether it could be is asked for."""
 _SYSTEM: Final = "zookeeper"
 _KINDS: Final[dict[int, EventKind]] = {
     WatchKind.CREATED: EventKind.CREATED,

@@ -195,6 +195,11 @@ def read_acls(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
     return acls, read_stat(reader)
 
 
+def read_identities(reader: Reader) -> list[tuple[str, str]]:
+    """Of whoAmI: schemes, each with a name, which is not for logs."""
+    return [(reader.text(), reader.text()) for _ in range(reader.count(smallest_bytes=8))]
+
+
 def read_rights(reader: Reader) -> tuple[tuple[Acl, ...], ZStat]:
     """Of getACL, as `read_acls`; for whole trees."""
     at, data = reader.at, reader.data

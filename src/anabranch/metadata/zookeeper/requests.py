@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from anabranch.errors import ProtocolError
 from anabranch.metadata.zookeeper import jute, replies
 from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Part, Refusal, ZStat
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Value = tuple[bytes, ZStat]
 Rights = tuple[tuple[Acl, ...], ZStat]
@@ -50,6 +52,7 @@ class Op(IntEnum):
     SASL = 102
     SET_WATCHES2 = 105
     ADD_WATCH = 106
+    WHO_AM_I = 107
     CLOSE = -11
 
 
@@ -136,6 +139,19 @@ def create(
     return Request(code, body, replies.read_created, True)
 
 
+def creating(prefix: str, acl: Sequence[Acl]) -> Callable[[str, bytes], Request[object]]:
+    """As `create` of nodes that last and are below a path, for whole trees of them."""
+    tail, length = acls(acl) + jute.integer(Flag.PERSISTENT), _LENGTH.pack
+    code, read = int(Op.CREATE2), replies.read_created
+
+    def make(path: str, value: bytes) -> Request[object]:
+        name = (prefix + path).encode()
+        body = b"%b%b%b%b%b" % (length(len(name)), name, length(len(value)), value, tail)
+        return Request(code, body, read, True)
+
+    return make
+
+
 def delete(path: str, version: int = ANY_VERSION) -> Request[None]:
     """Remove a node."""
     return Request(Op.DELETE, jute.text(path) + jute.integer(version), replies.read_nothing, True)
@@ -214,6 +230,11 @@ def auth(scheme: str, credentials: bytes) -> bytes:
     return jute.integer(0) + jute.text(scheme) + jute.buffer(credentials)
 
 
+def who_am_i() -> Request[list[tuple[str, str]]]:
+    """The identities that a connection has."""
+    return Request(Op.WHO_AM_I, b"", replies.read_identities)
+
+
 def sasl(token: bytes) -> Request[bytes]:
     """A step of SASL."""
     return Request(Op.SASL, jute.buffer(token), replies.read_token)
@@ -233,9 +254,24 @@ def _parts(operations: Sequence[Request[object]]) -> bytes:
     return b"".join(pieces)
 
 
+def _counted(
+    read: Callable[[jute.Reader], list[T]], count: int
+) -> Callable[[jute.Reader], list[T]]:
+    """Read as many answers as there were questions: they are told apart by their order alone."""
+
+    def counted(reader: jute.Reader) -> list[T]:
+        found = read(reader)
+        if len(found) != count:
+            raise ProtocolError(f"{count} operations have {len(found)} answers")
+        return found
+
+    return counted
+
+
 def multi(operations: Sequence[Request[object]]) -> Request[list[Part]]:
     """Carry out all operations in one moment, or none."""
-    return Request(Op.MULTI, _parts(operations), replies.read_parts, True)
+    read = _counted(replies.read_parts, len(operations))
+    return Request(Op.MULTI, _parts(operations), read, True)
 
 
 def multi_done(operations: Sequence[Request[object]]) -> Request[list[Part]]:
@@ -261,9 +297,11 @@ def read_part(path: str, *, children: bool = False) -> bytes:
 
 def multi_read(parts: Sequence[bytes]) -> Request[list[Part]]:
     """Several reads made by `read_part` with one request; each has its own answer."""
-    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, replies.read_parts)
+    read = _counted(replies.read_parts, len(parts))
+    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, read)
 
 
 def get_values(parts: Sequence[bytes]) -> Request[list[Value | Refusal]]:
     """Several values, as parts made by `value_parts`, with one request."""
-    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, replies.read_values)
+    read = _counted(replies.read_values, len(parts))
+    return Request(Op.MULTI_READ, b"".join(parts) + _PARTS_END, read)

@@ -4,18 +4,16 @@ What ZooKeeper cannot do as the contract says is told in `docs/internals/zookeep
 not of one moment, and of what is restored, times and large versions are not kept.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, InvalidPath
 from anabranch.metadata.operation_checks import check_operation
-from anabranch.metadata.paths import ROOT, check_path, parent_of
+from anabranch.metadata.paths import ROOT, check_path
 from anabranch.metadata.session_news import SessionListener
 from anabranch.metadata.store import (
     ANY,
-    Condition,
     Delete,
     Event,
     Expected,
@@ -31,9 +29,10 @@ from anabranch.metadata.store import (
     Stat,
 )
 from anabranch.metadata.watching import EventHistory, Readership, Watch
-from anabranch.metadata.zookeeper.batching import Wave, waves
+from anabranch.metadata.zookeeper.batches import write_together
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
-from anabranch.metadata.zookeeper.exporting import export
+from anabranch.metadata.zookeeper.closing import Closing
+from anabranch.metadata.zookeeper.exporting import export, export_one
 from anabranch.metadata.zookeeper.indexing import IndexNodes
 from anabranch.metadata.zookeeper.naming import (
     events_of,
@@ -42,9 +41,11 @@ from anabranch.metadata.zookeeper.naming import (
     shown,
     stat_of,
 )
+from anabranch.metadata.zookeeper.open_notes import OpenNotes
 from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Change, Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.restoring import Restoring
+from anabranch.metadata.zookeeper.rights_probe import RightsProbe
 from anabranch.metadata.zookeeper.unwatched import Unwatched
 from anabranch.metadata.zookeeper.walking import ValueWalk
 from anabranch.metadata.zookeeper.writing import Writer
@@ -81,6 +82,11 @@ class ZooKeeperStore:
         self._readership = Readership()
         self._indexes = IndexNodes(self.client)
         self._writer = Writer(self.client, self._indexes, runtime.entropy)
+        # See `HoldsRights`.
+        closing = Closing(self.client)
+        self.set_rights, self.close_made = closing.close, closing.close_made
+        self.open_notes = OpenNotes(self.client)
+        self.why_no_rights = RightsProbe(self.client).why_not
         self._closed = False
 
     @classmethod
@@ -255,6 +261,11 @@ class ZooKeeperStore:
         prefix = check_path(prefix)
         return export(self.client, self._indexes, prefix, access=access, values=values)
 
+    async def record(self, path: str) -> Record | None:
+        """See `MetadataStore.record`."""
+        self._check_open()
+        return await export_one(self.client, self._indexes, check_path(path))
+
     # --- watching -----------------------------------------------------------------------------
 
     def watch(self, prefix: str = "/", since: Revision | None = None) -> AsyncIterator[Event]:
@@ -339,42 +350,25 @@ class ZooKeeperStore:
                 checked.append((place, operation))
             except AnabranchError as refusal:
                 outcomes[place] = refusal
-        for wave in waves(checked):
-            await self._make_parents(wave)
-            written = await asyncio.gather(
-                *(self._writer.write(operation, create_first=True) for _, operation in wave),
-                return_exceptions=True,
-            )
-            for (place, _), outcome in zip(wave, written, strict=True):
-                if isinstance(outcome, BaseException) and not isinstance(outcome, AnabranchError):
-                    raise outcome
-                outcomes[place] = outcome
+        await write_together(self._writer, self.exists, checked, outcomes)
         return outcomes
-
-    async def _make_parents(self, wave: Wave) -> None:
-        """So that not each of many new siblings finds out by itself that there is no parent."""
-        creating = [
-            operation.path
-            for _, operation in wave
-            if isinstance(operation, Put)
-            and isinstance(operation.expected, Condition)
-            and operation.guard is None
-        ]
-        if len(creating) < 2:
-            return
-        parents = list(dict.fromkeys(parent_of(path) for path in creating))
-        missing = await asyncio.gather(*(self.exists(parent) for parent in parents))
-        for parent, is_there in zip(parents, missing, strict=True):
-            if not is_there:
-                try:
-                    await self._writer.make_parents(f"{parent}/x", None, None)
-                except AnabranchError:
-                    continue  # those who need it find out, and say so
-        return
 
     async def restore(self, records: AsyncIterator[Record]) -> int:
         """See `MetadataStore.restore`; see `restoring` for what is not kept."""
+        return await self._restore(records, closes=True)
+
+    async def restore_open(self, records: AsyncIterator[Record]) -> int:
+        """See `HoldsRights.restore_open`."""
+        return await self._restore(records, closes=False)
+
+    async def restore_alone(self, records: AsyncIterator[Record]) -> int:
+        """See `RestoresAlone.restore_alone`."""
+        return await self._restore(records, closes=False, alone=True)
+
+    async def _restore(
+        self, records: AsyncIterator[Record], *, closes: bool, alone: bool = False
+    ) -> int:
         self._check_open()
-        restoring = Restoring(self.client, self._indexes, self._writer)
+        restoring = Restoring(self.client, self._indexes, self._writer, closes=closes, alone=alone)
         async with aclosing(self._unwatched.counted(records)) as counted:  # type: ignore[type-var]
             return await restoring.run(counted)

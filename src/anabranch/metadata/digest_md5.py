@@ -1,4 +1,4 @@
-"""SASL's mechanism DIGEST-MD5 (RFC 2831), as far as ZooKeeper servers use it. Pure."""
+"""SASL's mechanism DIGEST-MD5 (RFC 2831), as far as ZooKeeper and BookKeeper use it. Pure."""
 
 import hashlib
 import hmac
@@ -7,7 +7,6 @@ from typing import Final
 
 from anabranch.errors import ProtocolError
 
-_URI: Final = "zookeeper/zk-sasl-md5"
 _PAIR: Final = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]*))\s*(?:,|$)')
 _COUNT: Final = "00000001"
 CHALLENGE_BYTES_MAX: Final = 2048
@@ -52,7 +51,9 @@ def _quote(text: str) -> str:
 class DigestMd5:
     """One exchange: a challenge comes, a response goes, and the server proves itself in turn."""
 
-    def __init__(self, user: str, password: str, client_nonce: str) -> None:
+    def __init__(self, user: str, password: str, client_nonce: str, *, uri: str) -> None:
+        """`uri` is the service that is asked, as it calls itself."""
+        self._uri = uri
         self._user = user
         self._password = password
         self._client_nonce = client_nonce
@@ -73,14 +74,14 @@ class DigestMd5:
         key = _hex(secret + f":{nonce}:{self._client_nonce}".encode())
 
         def digest(method: str) -> str:
-            place = _hex(f"{method}:{_URI}".encode())
+            place = _hex(f"{method}:{self._uri}".encode())
             return _hex(f"{key}:{nonce}:{_COUNT}:{self._client_nonce}:auth:{place}".encode())
 
         self._proof = digest("")
         answer = (
             f"charset=utf-8,username={_quote(self._user)},realm={_quote(realm)},"
             f"nonce={_quote(nonce)},nc={_COUNT},cnonce={_quote(self._client_nonce)},"
-            f'digest-uri="{_URI}",maxbuf=65536,response={digest("AUTHENTICATE")},qop=auth'
+            f'digest-uri="{self._uri}",maxbuf=65536,response={digest("AUTHENTICATE")},qop=auth'
         )
         return answer.encode()
 
@@ -90,5 +91,6 @@ class DigestMd5:
         Raises:
             ProtocolError: if it does not.
         """
-        if not hmac.compare_digest(parse(last).get("rspauth", ""), self._proof):
+        shown = parse(last).get("rspauth", "")
+        if not hmac.compare_digest(shown.encode(), self._proof.encode()):
             raise ProtocolError("the server does not prove that it knows the password")
