@@ -14,7 +14,13 @@ from anabranch.journal import Pressure
 from anabranch.ledgers.catalog import ORIGIN, CatalogDocument, StorageCatalog, StorageCluster
 from anabranch.ledgers.ledger_ids import LedgerIdAuthority
 from anabranch.ledgers.stamps import LedgerPlace, Stamp
-from anabranch.ledgers.store import LedgerDescription, LedgerReader, LedgerStore, LedgerWriter
+from anabranch.ledgers.store import (
+    LedgerDescription,
+    LedgerQuorums,
+    LedgerReader,
+    LedgerStore,
+    LedgerWriter,
+)
 from anabranch.metadata.store import Guard
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
@@ -87,7 +93,12 @@ class StorageClusters:
         return place.stamp.cluster or self.document.origin, place.ledger_id
 
     async def create(
-        self, owner: str, custom_metadata: Mapping[str, bytes], *, above: int = -1
+        self,
+        owner: str,
+        custom_metadata: Mapping[str, bytes],
+        *,
+        above: int = -1,
+        quorums: LedgerQuorums | None = None,
     ) -> CreatedLedger:
         """Begin a ledger in the active cluster, with an id above all others.
 
@@ -106,7 +117,7 @@ class StorageClusters:
                 f"ledger id {ledger_id} is not above {above}, the newest ledger of {owner}: "
                 "the counter of ledger ids went back; raise it above all ledgers in use"
             )
-        writer = await store.create(ledger_id, custom_metadata=custom_metadata)
+        writer = await store.create(ledger_id, custom_metadata=custom_metadata, quorums=quorums)
         return CreatedLedger(writer, document.stamp(), guard)
 
     async def refresh(self) -> None:

@@ -22,7 +22,7 @@ from anabranch.ledgers.embedded_ledger import EmbeddedReader, EmbeddedWriter
 from anabranch.ledgers.index import Ledger, LedgerIndex
 from anabranch.ledgers.index_file import index_name, restore_sealed
 from anabranch.ledgers.records import KIND, Close, Create, Delete, Fact, Fence, encode_fact
-from anabranch.ledgers.store import LedgerDescription, LedgerState
+from anabranch.ledgers.store import LedgerDescription, LedgerQuorums, LedgerState
 from anabranch.ledgers.upkeep import Upkeep
 from anabranch.limits import JOURNAL_SEGMENT_BYTES, LEDGER_ID_MAX
 from anabranch.runtime.disk import Disk
@@ -116,9 +116,14 @@ class EmbeddedLedgerStore:
         return None if failure is None else f"housekeeping of the ledgers: {failure}"
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> EmbeddedWriter:
         """See `LedgerStore.create`."""
+        del quorums  # there is one server
         if not 0 <= ledger_id <= LEDGER_ID_MAX:
             raise InputError(f"ledger id {ledger_id} is not in 0..{LEDGER_ID_MAX}")
         if self._index.was_used(ledger_id) or ledger_id in self._creating:

@@ -70,5 +70,6 @@ def bookkeeper_settings(url: str, credentials: LedgerCredentials) -> BookKeeperS
         ledgers_root=address.root,
         frame_bytes_max=address.frame_bytes,
         auth=credentials.auth,
+        sasl=credentials.sasl,
         tls=credentials.tls,
     )

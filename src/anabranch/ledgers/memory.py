@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from anabranch.errors import AlreadyClosed, ConflictError, Fenced, InputError, NotFound
 from anabranch.journal import Pressure
-from anabranch.ledgers.store import AppendDone, Entry, LedgerDescription, LedgerState
+from anabranch.ledgers.store import AppendDone, Entry, LedgerDescription, LedgerQuorums, LedgerState
 from anabranch.limits import JOURNAL_RECORD_BYTES_MAX, LEDGER_ID_MAX
 from anabranch.runtime.network import Buffer
 
@@ -121,9 +121,14 @@ class MemoryLedgerStore:
         """See `LedgerStore.degraded`."""
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> MemoryWriter:
         """See `LedgerStore.create`."""
+        del quorums  # there is one server
         self._check_open()
         if not 0 <= ledger_id <= LEDGER_ID_MAX:
             raise InputError(f"ledger id {ledger_id} is not in 0..{LEDGER_ID_MAX}")

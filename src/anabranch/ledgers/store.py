@@ -26,6 +26,17 @@ class Entry(NamedTuple):
     payload: Buffer
 
 
+class LedgerQuorums(NamedTuple):
+    """On how many servers a ledger is; a store that is one server takes no notice."""
+
+    ensemble: int
+    """Servers among which the entries go round."""
+    write: int
+    """Of them, how many get each entry."""
+    ack: int
+    """Of those, how many must have stored it."""
+
+
 class LedgerState(Enum):
     """Where a ledger is in its life."""
 
@@ -109,9 +120,13 @@ class LedgerStore(Protocol):
         ...
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> LedgerWriter:
-        """Begin a ledger under the given id.
+        """Begin a ledger under the given id; by the store's own quorums if none are given.
 
         Raises:
             ConflictError: if the id is in use, or was ever used and the store remembers it. One on

@@ -112,8 +112,10 @@ class Upkeep:
             self._task = self._tasks.spawn("ledger-upkeep", self._run())
 
     async def _run(self) -> None:
+        # What is put off in this run waits for the next, or one full disk would keep it for ever.
+        began = self._loop.time()
         try:
-            while not self._closing and (step := self._next_step()) is not None:
+            while not self._closing and (step := self._next_step(began)) is not None:
                 await self._do(step)
         except StorageError as error:
             self._fail(error)
@@ -132,21 +134,21 @@ class Upkeep:
         else:
             self._postponed.pop(step, None)
 
-    def _next_step(self) -> _Step | None:
-        now = self._loop.time()
+    def _next_step(self, began: float) -> _Step | None:
         for step in self._steps():
             postponed = self._postponed.get(step)
-            if postponed is None or postponed.until <= now:
+            if postponed is None or postponed.until <= began:
                 return step
         return None
 
     def _steps(self) -> Iterator[_Step]:
         sealed = [n for n in self._journal.segments() if n < self._sealed_below]
-        for segment in self._to_index:
-            yield self._write_index, segment
+        # Removals make room for the rest.
         for segment in sealed:
             if not self._index.segment(segment).ledgers:
                 yield self._remove, segment
+        for segment in self._to_index:
+            yield self._write_index, segment
         for segment in sealed:
             # Facts are read from the index file, so that it must be there.
             if self._index.segment(segment).is_mostly_dead and segment not in self._to_index:
@@ -242,8 +244,8 @@ class Upkeep:
         return f"{self._folder}/{index_name(segment)}"
 
     async def finished(self) -> None:
-        """Wait until there is nothing to do."""
-        while self._task is not None:
+        """Wait until nothing is left to do but what was put off."""
+        if self._task is not None:
             await asyncio.wait([self._task])
 
     async def close(self) -> None:

@@ -226,6 +226,10 @@ class Acknowledged:
         ranges = self._ranges.get(position.ledger_id)
         return ranges is not None and position.entry_id in ranges
 
+    def is_untouched_from(self, position: Position) -> bool:
+        """Whether nothing from there on is acknowledged, not even a part of a batch."""
+        return position > self.mark_delete and not self._ranges and not self._batches
+
     def pending_bits(self, position: Position) -> tuple[int, ...] | None:
         """Which messages of a batch are pending; None if none was acknowledged by itself."""
         bits = self._batches.get(position.ledger_id, {}).get(position.entry_id)

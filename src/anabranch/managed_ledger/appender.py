@@ -8,16 +8,23 @@ that a producer never sees a later message stored and an earlier one not.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, InputError, StoreBusy
 from anabranch.ids import Position
 from anabranch.journal import Pressure
 from anabranch.ledgers.store import LedgerWriter
+from anabranch.managed_ledger.storage_figures import StorageFigures
 from anabranch.runtime.network import Buffer
 
 AppendResult = Callable[[Position | None, Exception | None], None]
 """Called with the position, or with the reason why there is none."""
+
+_Append = tuple[bytes, AppendResult, float]
+"""With when it was asked for."""
+_NOBODY: Final[deque[_Append]] = deque(maxlen=0)
+"""The queue of a log where nobody waits: one of its own would take half a kibibyte."""
 
 
 class Appender:
@@ -27,6 +34,7 @@ class Appender:
         "_durable",
         "_error",
         "_failed",
+        "_figures",
         "_full",
         "_in_flight",
         "_pressure",
@@ -46,6 +54,7 @@ class Appender:
         failed: Callable[[Exception], None],
         full: Callable[[], None],
         pressure: Pressure,
+        figures: StorageFigures,
         *,
         entries_max: int,
         bytes_max: int,
@@ -58,12 +67,13 @@ class Appender:
         """Told when a ledger has its fill and appends wait for the next one."""
         self._pressure = pressure
         """Of the ledger store: what waits here counts as if the store had it."""
+        self._figures = figures
         self.entries_max = entries_max
         self.bytes_max = bytes_max
         self._writer: LedgerWriter | None = None
         self._error: Exception | None = None
-        self._in_flight: deque[tuple[bytes, AppendResult]] = deque()
-        self._waiting: deque[tuple[bytes, AppendResult]] = deque()
+        self._in_flight: deque[_Append] = deque()
+        self._waiting = _NOBODY
         self._waiting_bytes = 0
         self.pending_bytes = 0
         self.entries_submitted = 0
@@ -89,11 +99,12 @@ class Appender:
         # A copy of anything that may change or that pins a larger receive buffer.
         data = payload if type(payload) is bytes else bytes(payload)
         self.pending_bytes += len(data)
+        began_s = self._figures.now_s()
         # There is no writer once appends are refused.
         if self._writer is None:
-            self._wait(data, result)
+            self._wait(data, result, began_s)
         else:
-            self._submit(self._writer, data, result)
+            self._submit(self._writer, data, result, began_s)
 
     def start(self, writer: LedgerWriter) -> None:
         """Write to a new, empty ledger from now on, first what waited for it."""
@@ -104,12 +115,12 @@ class Appender:
         self._writer = writer
         self.entries_submitted = self.bytes_submitted = 0
         while self._waiting and self._writer is not None:
-            data, result = self._no_longer_waits()
+            data, result, began_s = self._no_longer_waits()
             try:
-                self._submit(writer, data, result)
+                self._submit(writer, data, result, began_s)
             except InputError as error:
                 # Its sender was not refused at once, and those behind it must not overtake it.
-                self._waiting.appendleft((data, result))
+                self._line().appendleft((data, result, began_s))
                 self._count_waiting(len(data))
                 self.pending_bytes += len(data)
                 self._fail(error)
@@ -126,8 +137,10 @@ class Appender:
         self._writer = None
         self._fail_waiting_soon()
 
-    def _submit(self, writer: LedgerWriter, data: bytes, result: AppendResult) -> None:
-        self._in_flight.append((data, result))
+    def _submit(
+        self, writer: LedgerWriter, data: bytes, result: AppendResult, began_s: float
+    ) -> None:
+        self._in_flight.append((data, result, began_s))
         self.entries_submitted += 1
         self.bytes_submitted += len(data)
         try:
@@ -140,7 +153,7 @@ class Appender:
             self.bytes_submitted -= len(data)
             raise
         except AnabranchError as error:
-            self._waiting.appendleft(self._in_flight.pop())
+            self._line().appendleft(self._in_flight.pop())
             self._count_waiting(len(data))
             self._fail(error)
             return
@@ -148,8 +161,8 @@ class Appender:
             self.pause()
             self._full()
 
-    def _wait(self, data: bytes, result: AppendResult) -> None:
-        self._waiting.append((data, result))
+    def _wait(self, data: bytes, result: AppendResult, began_s: float) -> None:
+        self._line().append((data, result, began_s))
         self._count_waiting(len(data))
         if self._error is not None:
             self._fail_waiting_soon()
@@ -164,20 +177,27 @@ class Appender:
                 )
             )
 
+    def _line(self) -> deque[_Append]:
+        """Those who wait, to be added to."""
+        if self._waiting is _NOBODY:
+            self._waiting = deque()
+        return self._waiting
+
     def _count_waiting(self, byte_count: int) -> None:
         self._waiting_bytes += byte_count
         self._pressure.hold(byte_count)
 
-    def _no_longer_waits(self) -> tuple[bytes, AppendResult]:
-        data, result = self._waiting.popleft()
-        self._waiting_bytes -= len(data)
-        self._pressure.let_go(len(data))
-        return data, result
+    def _no_longer_waits(self) -> _Append:
+        append = self._waiting.popleft()
+        self._waiting_bytes -= len(append[0])
+        self._pressure.let_go(len(append[0]))
+        return append
 
     def _completed(self, entry_id: int, error: Exception | None) -> None:
-        data, result = self._in_flight.popleft()
+        data, result, began_s = self._in_flight.popleft()
         self.pending_bytes -= len(data)
         if error is None:
+            self._figures.wrote(len(data), began_s)
             result(self._durable(entry_id, data), None)
         else:
             self._fail(error)
@@ -197,7 +217,7 @@ class Appender:
     def _fail_waiting(self) -> None:
         assert self._error is not None, "waiting appends fail only once appending has ended"
         while self._waiting and not self._in_flight:
-            data, result = self._no_longer_waits()
+            data, result, _ = self._no_longer_waits()
             self.pending_bytes -= len(data)
             result(None, self._error)
         self._pressure.settle(0)

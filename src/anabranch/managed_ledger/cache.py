@@ -6,7 +6,6 @@ less than half of what the largest holds loses nothing, and finding the victim c
 """
 
 from bisect import bisect_right
-from collections import deque
 
 from anabranch.ledgers.store import Entry
 
@@ -58,7 +57,8 @@ class TopicCache:
 
     def __init__(self, cache: "EntryCache") -> None:
         self._cache = cache
-        self._tails: deque[_Tail] = deque()
+        # A list: there are few of them, and an empty deque is half a kibibyte for each topic.
+        self._tails: list[_Tail] = []
         self.bytes_held = 0
 
     def add(self, entry: Entry) -> None:
@@ -102,7 +102,7 @@ class TopicCache:
             self._drop_oldest_tail()
 
     def _drop_oldest_tail(self) -> None:
-        tail = self._tails.popleft()
+        tail = self._tails.pop(0)
         kept = tail.entries[tail.head :]
         freed = sum(len(entry.payload) + _ENTRY_OVERHEAD_BYTES for entry in kept)
         self._cache.resized(self, -freed)
@@ -112,7 +112,7 @@ class TopicCache:
         tail = self._tails[0]
         freed = tail.evict_oldest() + _ENTRY_OVERHEAD_BYTES
         if not tail.entries:
-            self._tails.popleft()
+            del self._tails[0]
         return freed
 
 

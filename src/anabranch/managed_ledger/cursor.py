@@ -233,6 +233,10 @@ class Cursor:
         """Whether a whole entry is acknowledged."""
         return self._state.is_acknowledged(position)
 
+    def is_untouched_from(self, position: Position) -> bool:
+        """Whether nothing from there on is acknowledged, not even a part of a batch."""
+        return self._state.is_untouched_from(position)
+
     def pending_bits(self, position: Position) -> tuple[int, ...] | None:
         """Which messages of a batch are pending; None if none was acknowledged by itself."""
         return self._state.pending_bits(position)
@@ -276,9 +280,16 @@ class Cursor:
         self._fail_waiters(error)
 
     async def close(self) -> None:
-        """Make everything durable, then stop."""
-        if self._error is not None:
-            return
+        """Make everything durable, then stop; what was stopped before only lets go."""
+        try:
+            if self._error is None:
+                await self._close_durably()
+        finally:
+            if self._stored is not None:
+                await self._last_write()
+                await self._stored.leave()
+
+    async def _close_durably(self) -> None:
         try:
             await self.flushed()
         finally:

@@ -10,12 +10,12 @@ from anabranch.errors import (
     BadVersion,
     ConflictError,
     Corruption,
+    EntryLost,
     Fenced,
     NotFound,
 )
 from anabranch.ids import Position, decode_segment, encode_segment
 from anabranch.ledgers.stamps import LedgerPlace
-from anabranch.ledgers.store import Entry, LedgerReader
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.cursor import Cursor, CursorHooks
@@ -29,6 +29,7 @@ from anabranch.managed_ledger.formats import (
     encode_cursor,
     restore_acknowledged,
 )
+from anabranch.managed_ledger.newest_entry import newest_readable
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.owned_node import OwnedNode
 from anabranch.managed_ledger.stored_cursor import StoredCursor
@@ -39,20 +40,6 @@ _log = get_logger("managed_ledger")
 
 Initial = Literal["latest", "earliest"] | Position
 """Where a new cursor begins; a position is the first entry it wants."""
-
-
-async def newest_readable(reader: LedgerReader) -> Entry | None:
-    """The last entry of a cursor's ledger, or the last before it that is not damaged.
-
-    Each holds a whole state: an older one brings messages again, but loses none.
-    """
-    for entry_id in range(reader.last_entry_id, -1, -1):
-        try:
-            entries = await reader.read(entry_id, entry_id, max_bytes=limits.CURSOR_ENTRY_BYTES_MAX)
-        except Corruption:
-            continue
-        return entries[0]
-    return None
 
 
 class Cursors:
@@ -80,6 +67,7 @@ class Cursors:
         """
         prefix = f"{self._owner.path}/"
         found = [node async for node in self._env.metadata.scan(self._owner.path)]
+        await self._owner.check()
         for node in found:
             segment = node.stat.path.removeprefix(prefix)
             if node.stat.path.startswith(prefix) and "/" not in segment:
@@ -104,8 +92,8 @@ class Cursors:
         try:
             await node.write(value)
         except Fenced:
-            # The previous owner created it after our load; it was not acknowledged to anybody
-            # there, but what it says is as good as what we would write.
+            # The previous owner created it after our load: what it says is as good as what we
+            # would write. Or the next one did, which adopting it finds out.
             return await self._adopt(name)
         # Whoever takes over lists the cursors after publishing the chain: if the chain is still
         # ours now, they see this cursor; if not, they may trim without it.
@@ -191,13 +179,27 @@ class Cursors:
         return state
 
     async def _adopt(self, name: str) -> Cursor:
-        node = await self._env.metadata.get(self._path(name))
+        node = await self._read_as_owner(self._path(name))
         if node is None or not await self._claim(name, node):
             raise ConflictError(f"cursor {name} at {self._owner.path} is being deleted by another")
         await self._owner.check()
         return self.by_name[name]
 
+    async def _read_as_owner(self, path: str) -> Node | None:
+        """Read a cursor's node, which then is nothing that a later owner wrote.
+
+        What that one acknowledged may lie in ledgers that our chain does not have: claiming its
+        node would write it back without.
+
+        Raises:
+            Fenced: if there is a later owner.
+        """
+        node = await self._env.metadata.get(path)
+        await self._owner.check()
+        return node
+
     async def _claim(self, name: str, node: Node | None) -> bool:
+        """Take a cursor over. The node was read before the chain was last seen to be ours."""
         path = self._path(name)
         for _ in range(limits.CURSOR_CLAIM_TRIES_MAX):
             if node is None:
@@ -214,7 +216,7 @@ class Cursors:
             try:
                 stat = await self._env.metadata.put(path, stored, node.stat.version)
             except BadVersion:
-                node = await self._env.metadata.get(path)
+                node = await self._read_as_owner(path)
                 continue
             if lost:
                 _log.warning(
@@ -262,7 +264,7 @@ class Cursors:
                         goes_on_from_entry=found.entry_id,
                     )
                 return decode_position_entry(bytes(found.payload), node, name), False
-        except NotFound:
+        except (NotFound, Corruption, EntryLost):
             # Or the previous owner has just gone on to another one: writing the node tells.
             pass
         if node.mark_delete is not None:

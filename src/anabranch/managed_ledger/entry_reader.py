@@ -1,28 +1,35 @@
 """Reading entries of a chain, from the cache if they are there, else from their ledger."""
 
 from anabranch import limits
-from anabranch.errors import NotFound, StorageError
+from anabranch.errors import AlreadyClosed, NotFound, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.clusters import LedgerKey, StorageClusters
 from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.ledgers.store import Entry, LedgerReader
 from anabranch.managed_ledger.cache import TopicCache
 from anabranch.managed_ledger.published_chain import PublishedChain
+from anabranch.managed_ledger.storage_figures import StorageFigures
 
 
 class EntryReader:
     """Reads one managed ledger."""
 
-    __slots__ = ("_cached", "_chain", "_ledgers", "_name", "_published", "_readers")
+    __slots__ = ("_cached", "_chain", "_figures", "_ledgers", "_name", "_published", "_readers")
 
     def __init__(
-        self, name: str, published: PublishedChain, cached: TopicCache, ledgers: StorageClusters
+        self,
+        name: str,
+        published: PublishedChain,
+        cached: TopicCache,
+        ledgers: StorageClusters,
+        figures: StorageFigures,
     ) -> None:
         self._name = name
         self._published = published
         self._chain = published.chain
         self._cached = cached
         self._ledgers = ledgers
+        self._figures = figures
         self._readers: dict[LedgerKey, LedgerReader] = {}
 
     def read_cached(self, start: Position, max_entries: int, max_bytes: int) -> list[Entry] | None:
@@ -43,7 +50,7 @@ class EntryReader:
             last = min(first + max_entries, self._chain.entries_of(ledger_id)) - 1
             try:
                 reader = await self._reader(ledger_id)
-                return await reader.read(first, last, max_bytes=max_bytes)
+                entries = await reader.read(first, last, max_bytes=max_bytes)
             except NotFound as error:
                 # Trimmed meanwhile: what `start` means now is the first entry that is left.
                 if self._chain.entries_of(ledger_id):
@@ -51,6 +58,9 @@ class EntryReader:
                         f"entries {first} to {last} of ledger {ledger_id} of managed ledger "
                         f"{self._name} are not in the ledger store"
                     ) from error
+            else:
+                self._figures.reads += len(entries)
+                return entries
 
     def forget_below(self, ledger_id: int) -> None:
         """Let go of ledgers that were removed."""
@@ -66,7 +76,8 @@ class EntryReader:
     async def _reader(self, ledger_id: int) -> LedgerReader:
         if ledger_id == self._chain.open_id:
             # Opening it would fence our own writer.
-            assert self._published.writer is not None, "an open ledger has a writer"
+            if self._published.writer is None:
+                raise AlreadyClosed(f"managed ledger {self._name} is being closed or deleted")
             return self._published.writer
         place = LedgerPlace(ledger_id, self._chain.stamp_of(ledger_id))
         key = self._ledgers.key(place)

@@ -3,18 +3,18 @@
 import asyncio
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InvalidName
+from anabranch.errors import AnabranchError, BadVersion, InvalidName
 from anabranch.journal import Pressure
 from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.ledger_ids import LedgerIds
-from anabranch.ledgers.store import LedgerStore
+from anabranch.ledgers.store import LedgerQuorums, LedgerStore
 from anabranch.managed_ledger.cache import EntryCache
 from anabranch.managed_ledger.environment import Environment, ManagedLedgerConfig
 from anabranch.managed_ledger.ledger import ManagedLedger
 from anabranch.managed_ledger.opening import open_chain
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.managed_ledger.schemas import SchemaStorage
-from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
@@ -57,10 +57,12 @@ class ManagedLedgers:
         """What waits for the ledger store; see there."""
         return self._env.ledgers.pressure
 
-    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+    async def open(
+        self, name: str, *, create: bool = True, quorums: LedgerQuorums | None = None
+    ) -> ManagedLedger:
         """Return the managed ledger of that name, taking it over if this process has not yet.
 
-        One that has failed is closed and opened anew.
+        One that has failed is closed and opened anew. The ledger it begins has these quorums.
 
         Raises:
             InvalidName: if the name is not a relative path.
@@ -76,7 +78,7 @@ class ManagedLedgers:
             present = self._open.get(name)
             if present is not None and present.is_usable:
                 return present
-            task = self._tasks.spawn(f"open {name}", self._take_over(name, create))
+            task = self._tasks.spawn(f"open {name}", self._take_over(name, create, quorums))
             self._busy[name] = task
             return await asyncio.shield(task)
 
@@ -84,6 +86,14 @@ class ManagedLedgers:
         """Whether there is a managed ledger of that name."""
         _check_name(name)
         return await self._env.metadata.exists(f"{MANAGED_LEDGERS}/{name}")
+
+    async def declare(self, name: str) -> None:
+        """Let a managed ledger exist that nobody has opened yet, as Pulsar does: an empty node."""
+        _check_name(name)
+        try:
+            await self._env.metadata.put(f"{MANAGED_LEDGERS}/{name}", b"", ABSENT)
+        except BadVersion:
+            return  # there already
 
     async def delete(self, name: str) -> None:
         """Remove a managed ledger with its cursors and ledgers.
@@ -108,12 +118,14 @@ class ManagedLedgers:
         children = await self._env.metadata.children(f"{MANAGED_LEDGERS}/{prefix}")
         return [f"{prefix}/{child}" for child in children]
 
-    async def _take_over(self, name: str, create: bool) -> ManagedLedger:
+    async def _take_over(
+        self, name: str, create: bool, quorums: LedgerQuorums | None
+    ) -> ManagedLedger:
         try:
             present = self._open.get(name)
             if present is not None:
                 await present.close()
-            opened = await open_chain(name, self._env, create=create)
+            opened = await open_chain(name, self._env, create=create, quorums=quorums)
             ledger = ManagedLedger(opened, self._env, lambda: self._released(name))
             try:
                 await ledger.load_cursors()

@@ -79,6 +79,13 @@ def _nested(position: Position) -> pb.NestedPositionInfo:
 # --- managed ledgers ------------------------------------------------------------------------------
 
 
+def is_offloaded(span: LedgerSpan) -> bool:
+    """Whether a ledger was moved to slower storage, and is no longer in the ledger store."""
+    info = pb.ManagedLedgerInfo.LedgerInfo()
+    info.MergeFromString(span.extra)
+    return info.offloadContext.complete and info.offloadContext.bookkeeperDeleted
+
+
 def decode_chain(value: bytes, name: str) -> ChainDocument:
     """Read a managed ledger's node.
 

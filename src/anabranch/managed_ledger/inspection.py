@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from anabranch.errors import Corruption, FormatError, NotFound
-from anabranch.generated import ml_data_formats_pb2 as pb
+from anabranch.errors import Corruption, EntryLost, FormatError, NotFound
 from anabranch.ids import EARLIEST, Position, decode_segment
 from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
@@ -24,6 +23,7 @@ from anabranch.managed_ledger.formats import (
     decode_chain,
     decode_cursor,
     decode_position_entry,
+    is_offloaded,
     restore_acknowledged,
 )
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
@@ -116,9 +116,7 @@ class ViewedLedger:
     @property
     def is_elsewhere(self) -> bool:
         """Whether it was moved to slower storage, and is no longer in the ledger store."""
-        info = pb.ManagedLedgerInfo.LedgerInfo()
-        info.MergeFromString(self.span.extra)
-        return info.offloadContext.complete and info.offloadContext.bookkeeperDeleted
+        return is_offloaded(self.span)
 
     @property
     def entries(self) -> int | None:
@@ -244,8 +242,9 @@ async def view_cursor(view_of: ViewOf | None, name: str, value: bytes) -> Viewed
     for entry_id in range(found.last_entry_id, -1, -1):
         try:
             entries = [entry async for entry in view.read(ledger_id, entry_id, entry_id)]
-        except Corruption as error:
-            problem = problem or f"entry {entry_id} of its ledger {ledger_id} is damaged: {error}"
+        except (Corruption, EntryLost) as error:
+            what = "lost" if isinstance(error, EntryLost) else "damaged"
+            problem = problem or f"entry {entry_id} of its ledger {ledger_id} is {what}: {error}"
             continue
         if not entries:
             raise FormatError(f"ledger {ledger_id} of cursor {name} has no entry {entry_id}")

@@ -7,6 +7,7 @@ has been seen, or the outcome of a write is unknown, nothing more is accepted.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from anabranch.errors import (
@@ -28,6 +29,7 @@ from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.opening import OpenedChain
 from anabranch.managed_ledger.published_chain import PublishedChain
 from anabranch.managed_ledger.retention import Retention
+from anabranch.managed_ledger.storage_figures import StorageFigures
 from anabranch.managed_ledger.trimming import Trimming
 from anabranch.runtime.network import Buffer
 from anabranch.runtime.serial_work import SerialWork
@@ -61,7 +63,10 @@ class ManagedLedger:
         self.position_after = opened.chain.position_after
         self.entries_between = opened.chain.entries_between
         self._cached = env.cache.topic()
-        self._reader = EntryReader(self.name, self._published, self._cached, env.ledgers)
+        self.figures = StorageFigures(self.clock)
+        self._reader = EntryReader(
+            self.name, self._published, self._cached, env.ledgers, self.figures
+        )
         self._tasks = Tasks(self._task_failed)
         self._work = SerialWork(f"managed ledger {self.name}", self._tasks)
         self._loop = asyncio.get_running_loop()
@@ -74,6 +79,7 @@ class ManagedLedger:
             self._report_failure,
             self._roll_soon,
             env.ledgers.pressure,
+            self.figures,
             entries_max=env.config.ledger_entries_max,
             bytes_max=env.config.ledger_bytes_max,
         )
@@ -82,7 +88,9 @@ class ManagedLedger:
         self._trimming = Trimming(
             self._published, self._cursors, self._reader, env, self._alone, self._spawn
         )
+        self.use_quorums = self._published.use_quorums
         self.trim = self._trimming.trim
+        self.truncate = partial(self._trimming.truncate, self._roll_soon)
         self.transient_cursor = self._cursors.transient
         self.release_cursor = self._cursors.release
         if opened.writer is None:
@@ -362,7 +370,7 @@ class ManagedLedger:
             # Before anything is gone: still ours?
             await self._published.claim()
             self._appender.refuse(AlreadyClosed(f"managed ledger {self.name} was deleted"))
-            await self._close_writer()
+            await self._published.leave_writer()
             for name in list(self._cursors.by_name):
                 await self._cursors.delete(name)
             await self._published.remove()
@@ -380,17 +388,7 @@ class ManagedLedger:
         await self._tasks.close()
 
     async def _close(self) -> None:
-        await self._close_writer()
+        await self._published.leave_writer()
         await self._cursors.close()
         self._reader.clear()
         self._released()
-
-    async def _close_writer(self) -> None:
-        if self._published.writer is None:
-            return
-        try:
-            await self._published.close_writer()
-        except AnabranchError as error:
-            # Whoever opens it next recovers the ledger, so nothing depends on this.
-            _log.info("ledger_left_unclosed", name=self.name, error=str(error))
-        self._published.writer = None

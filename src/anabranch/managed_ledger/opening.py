@@ -11,7 +11,7 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, CatalogChanged, Fenced, NotFound, StorageError
 from anabranch.ledgers.clusters import CreatedLedger, StorageClusters
 from anabranch.ledgers.stamps import LedgerPlace
-from anabranch.ledgers.store import LedgerReader, LedgerWriter
+from anabranch.ledgers.store import LedgerQuorums, LedgerReader, LedgerWriter
 from anabranch.managed_ledger.chain import Chain, LedgerSpan
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, decode_chain, encode_chain
@@ -34,7 +34,9 @@ class OpenedChain:
     """None if the managed ledger was terminated."""
 
 
-async def open_chain(name: str, env: Environment, *, create: bool) -> OpenedChain:
+async def open_chain(
+    name: str, env: Environment, *, create: bool, quorums: LedgerQuorums | None = None
+) -> OpenedChain:
     """Take over a managed ledger.
 
     Raises:
@@ -54,7 +56,7 @@ async def open_chain(name: str, env: Environment, *, create: bool) -> OpenedChai
                 await discard_ledger(env.ledgers, taken.place)
             spans = spans or (LedgerSpan(document.terminated.ledger_id, closed_ms=1),)
             return OpenedChain(name, node, document, Chain(spans, None), None)
-        taken = taken or await create_ledger(name, env, above=newest)
+        taken = taken or await create_ledger(name, env, above=newest, quorums=quorums)
         kept = tuple(span for span in spans if span.entries)
         document = replace(document, spans=(*kept, new_span(taken)))
         try:
@@ -126,7 +128,9 @@ async def open_ledger(name: str, ledgers: StorageClusters, place: LedgerPlace) -
         ) from error
 
 
-async def create_ledger(name: str, env: Environment, *, above: int) -> CreatedLedger:
+async def create_ledger(
+    name: str, env: Environment, *, above: int, quorums: LedgerQuorums | None
+) -> CreatedLedger:
     """Begin a ledger whose id is above all in the chain.
 
     Raises:
@@ -137,7 +141,9 @@ async def create_ledger(name: str, env: Environment, *, above: int) -> CreatedLe
         "component": b"managed-ledger",
         "pulsar/managed-ledger": name.encode(),
     }
-    return await env.ledgers.create(f"managed ledger {name}", metadata, above=above)
+    return await env.ledgers.create(
+        f"managed ledger {name}", metadata, above=above, quorums=quorums
+    )
 
 
 def new_span(created: CreatedLedger) -> LedgerSpan:

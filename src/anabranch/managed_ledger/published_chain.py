@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch import limits
-from anabranch.errors import CatalogChanged, ConflictError, Fenced
+from anabranch.errors import AnabranchError, CatalogChanged, ConflictError, Fenced
 from anabranch.ids import Position
 from anabranch.ledgers.clusters import CreatedLedger
 from anabranch.ledgers.stamps import LedgerPlace
-from anabranch.ledgers.store import LedgerWriter
+from anabranch.ledgers.store import LedgerQuorums, LedgerWriter
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, encode_chain
@@ -24,12 +24,15 @@ from anabranch.managed_ledger.opening import (
     start_over,
 )
 from anabranch.managed_ledger.owned_node import OwnedNode
+from anabranch.telemetry import get_logger
+
+_log = get_logger("managed_ledger")
 
 
 class PublishedChain:
     """A chain, the writer of its open ledger, and the document that others see."""
 
-    __slots__ = ("_env", "_name", "chain", "document", "node", "writer")
+    __slots__ = ("_env", "_name", "chain", "document", "node", "quorums", "writer")
 
     def __init__(self, opened: OpenedChain, env: Environment) -> None:
         self._name = opened.name
@@ -38,6 +41,12 @@ class PublishedChain:
         self.document: ChainDocument = opened.document
         self.chain: Chain = opened.chain
         self.writer: LedgerWriter | None = opened.writer
+        self.quorums: LedgerQuorums | None = None
+        """Of ledgers that are begun from now on; None for the store's own."""
+
+    def use_quorums(self, quorums: LedgerQuorums | None) -> None:
+        """Begin ledgers by these quorums from now on; None for the store's own."""
+        self.quorums = quorums
 
     async def roll(self) -> LedgerWriter:
         """Close the open ledger and go on with a new one."""
@@ -50,7 +59,9 @@ class PublishedChain:
     async def _publish_next(self, closed_ms: int) -> CreatedLedger:
         """Begin a ledger and publish the chain with it, in the cluster that is active just then."""
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            created = await create_ledger(self._name, self._env, above=self.chain.highest_id)
+            created = await create_ledger(
+                self._name, self._env, above=self.chain.highest_id, quorums=self.quorums
+            )
             closing = self.chain.closing_span(closed_ms)
             spans = (*self.chain.closed, closing, new_span(created))
             document = replace(self.document, spans=spans)
@@ -80,6 +91,17 @@ class PublishedChain:
             f"but {self.chain.open_entries} entries were reported durable"
         )
         return self._env.runtime.clock.wall_ms()
+
+    async def leave_writer(self) -> None:
+        """Close the open ledger, if there is one and it can be closed, and write no more."""
+        if self.writer is None:
+            return
+        try:
+            await self.close_writer()
+        except AnabranchError as error:
+            # Whoever opens it next recovers the ledger, so nothing depends on this.
+            _log.info("ledger_left_unclosed", name=self._name, error=str(error))
+        self.writer = None
 
     async def terminate(self, properties: Mapping[str, str]) -> Position:
         """Close the open ledger for good, and set some properties in the same write."""

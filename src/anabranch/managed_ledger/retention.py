@@ -9,7 +9,7 @@ from anabranch.managed_ledger.chain import Chain
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long acknowledged ledgers are kept: until both are passed; -1 is without limit."""
+    """How long acknowledged ledgers are kept: until one of both is passed; -1 is without limit."""
 
     time_ms: int = 0
     size_bytes: int = 0

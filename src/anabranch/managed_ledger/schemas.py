@@ -160,6 +160,11 @@ class SchemaStorage:
         index, _ = await self._locate(schema_id)
         return [await self._read(schema_id, entry) for entry in _living(index)]
 
+    async def places(self, schema_id: str) -> list[IndexEntry]:
+        """Return where each version since the last deletion is, oldest first."""
+        index, _ = await self._locate(schema_id)
+        return list(_living(index))
+
     async def delete(self, schema_id: str) -> int:
         """Remove a schema with all its versions; return how many there were.
 

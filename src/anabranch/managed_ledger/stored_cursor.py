@@ -14,10 +14,13 @@ from anabranch.errors import (
     AnabranchError,
     CatalogChanged,
     ConflictError,
+    CursorTooLarge,
     Fenced,
+    InputError,
     OutcomeUnknown,
     StoreFailed,
 )
+from anabranch.ids import Position
 from anabranch.ledgers.clusters import CreatedLedger
 from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.managed_ledger.acknowledged import Acknowledged
@@ -32,6 +35,9 @@ from anabranch.managed_ledger.formats import (
 from anabranch.managed_ledger.opening import discard_ledger, start_over
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS, OwnedNode
 from anabranch.metadata.store import Guard
+from anabranch.telemetry import get_logger
+
+_log = get_logger("managed_ledger")
 
 
 class StoredCursor:
@@ -100,7 +106,7 @@ class StoredCursor:
         if self._created is None or full:
             await self._create()
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            created = await self._append(entry)
+            created = await self._append(entry, mark_delete)
             if created.place == self._named and cursor_properties == self._named_properties:
                 return
             # Should the node not be written, a new owner reads the entry all the same.
@@ -138,8 +144,20 @@ class StoredCursor:
         if self._named == IN_NODE:
             # Pulsar left parts of batches in the node, where it would not find them again.
             await self.write(state, properties, cursor_properties)
-        if self._created is not None:
-            await self._created.writer.close()
+
+    async def leave(self) -> None:
+        """Write no more: let go of the ledger that was being written, whoever has the cursor now.
+
+        What it holds stays: it is closed behind the last entry that is durable, or somebody else
+        has opened it, or whoever opens it next recovers it.
+        """
+        created, self._created = self._created, None
+        if created is None:
+            return
+        try:
+            await created.writer.close()
+        except AnabranchError as error:
+            _log.info("cursor_ledger_left_unclosed", cursor=self._name, error=str(error))
 
     async def delete(self) -> None:
         """Remove the cursor.
@@ -179,11 +197,20 @@ class StoredCursor:
     def _managed_ledger(self) -> str:
         return self._node.path.removeprefix(f"{MANAGED_LEDGERS}/").rpartition("/")[0]
 
-    async def _append(self, entry: bytes) -> CreatedLedger:
+    async def _append(self, entry: bytes, mark_delete: Position) -> CreatedLedger:
         created = self._created
         assert created is not None, "a ledger is created before it is appended to"
         try:
             await append_durably(created.writer, entry)
+        except InputError as error:
+            # Nothing was appended. A ledger that the node names can go on.
+            if created.place != self._named and not self._in_doubt:
+                self._created = None
+                await discard_ledger(self._env.ledgers, created.place)
+            raise CursorTooLarge(
+                f"the acknowledgements of cursor {self._name} above {mark_delete}: {error}; "
+                "nothing more is durable until older messages are acknowledged"
+            ) from error
         except BaseException as error:
             # It takes no more entries, or it is unknown which it has: the next write goes to
             # another one, and the node decides which of them counts.

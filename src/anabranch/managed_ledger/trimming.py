@@ -15,7 +15,7 @@ from anabranch.managed_ledger.entry_reader import EntryReader
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.opening import discard_ledger
 from anabranch.managed_ledger.published_chain import PublishedChain
-from anabranch.managed_ledger.retention import removable
+from anabranch.managed_ledger.retention import Retention, removable
 from anabranch.telemetry import get_logger
 
 _log = get_logger("managed_ledger")
@@ -65,11 +65,21 @@ class Trimming:
             How many were removed; never the one being written.
         """
         await self._cursors.flush()
-        return await self._alone(self._trim)
+        return await self._alone(lambda: self._trim(self.retention))
+
+    async def truncate(self, roll_soon: Callable[[], None]) -> int:
+        """Remove every ledger that every cursor has passed, whatever retention says.
+
+        The one being written is ended first, so that it goes too.
+        """
+        if self._published.chain.open_entries and self._published.writer is not None:
+            roll_soon()
+        await self._cursors.flush()
+        return await self._alone(lambda: self._trim(Retention()))
 
     def soon(self) -> None:
         """Remove in the background what may go, if anything may."""
-        if not self._running and not self._stopped and self._removable():
+        if not self._running and not self._stopped and self._removable(self.retention):
             self._running = True
             self._spawn("trim", self._in_background())
 
@@ -83,13 +93,13 @@ class Trimming:
         """Begin nothing any more."""
         self._stopped = True
 
-    def _removable(self) -> int:
+    def _removable(self, retention: Retention) -> int:
         now_ms = self._env.runtime.clock.wall_ms()
         chain = self._published.chain
-        return removable(chain, self._cursors.slowest(), self.retention, now_ms)
+        return removable(chain, self._cursors.slowest(), retention, now_ms)
 
-    async def _trim(self) -> int:
-        count = self._removable()
+    async def _trim(self, retention: Retention) -> int:
+        count = self._removable(retention)
         if not count:
             return 0
         removed = await self._published.unlink_oldest(count)
@@ -101,7 +111,7 @@ class Trimming:
 
     async def _in_background(self) -> None:
         try:
-            await self._alone(self._trim)
+            await self._alone(lambda: self._trim(self.retention))
         except AlreadyClosed:
             return
         except AnabranchError as error:

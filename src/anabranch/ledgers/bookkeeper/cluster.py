@@ -9,6 +9,7 @@ from anabranch.errors import Unreachable
 from anabranch.journal import Pressure
 from anabranch.ledgers.bookkeeper.bookies import Bookies
 from anabranch.ledgers.bookkeeper.ensemble import choose, choose_replacements
+from anabranch.ledgers.bookkeeper.lanes import Turn
 from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
 from anabranch.ledgers.bookkeeper.link import BookieLinks
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
@@ -38,6 +39,7 @@ class Cluster:
         self.pressure = pressure or Pressure()
         self.tasks = Tasks(self._task_failed)
         self.links = BookieLinks(runtime, self._resolve, settings, self.tasks)
+        self.turn = Turn()
         self.untold: dict[Callable[[], None], None] = {}
         """Called soon, once each: they tell bookies what no further entry has told them."""
         self.lacking: dict[int, str] = {}
@@ -124,9 +126,13 @@ class Cluster:
     async def _tell(self) -> None:
         while True:
             await asyncio.sleep(self.settings.explicit_lac_s)
-            calls, self.untold = self.untold, {}
-            for call in calls:
-                call()
+            self._tell_now()
+
+    def _tell_now(self) -> None:
+        # Apart, so that nobody who was called is kept until the next time.
+        calls, self.untold = self.untold, {}
+        for call in calls:
+            call()
 
     def _task_failed(self, name: str, failure: BaseException) -> None:
         _log.error("bookkeeper_task_broke", task=name, reason=repr(failure))

@@ -1,17 +1,20 @@
 """One connection to a bookie: requests of one turn go out together, answers come in any order.
 
-Answers are given by plain calls, never within `ask`: adding an entry needs no task and no future.
+Answers are given by plain calls, never within `ask` or `store`: adding an entry needs no task and
+no future.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from anabranch import limits
 from anabranch.errors import AnabranchError
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.frames import Request, Status
+from anabranch.ledgers.bookkeeper.stored_answers import stored_run
+from anabranch.ledgers.bookkeeper.writer import Add
 from anabranch.runtime.network import Buffer, Connection
 from anabranch.telemetry import get_logger
 
@@ -22,6 +25,22 @@ An add that went well is told without its answer, which says no more."""
 
 _TICKS_PER_TIMEOUT: Final = 10
 _log: Final = get_logger("bookkeeper")
+
+
+class Storing(Protocol):
+    """Who has entries stored, and takes the answers of many at once."""
+
+    def stored(self, adds: list[Add], /) -> None:
+        """The bookie has these entries."""
+
+    def replied(self, add: Add, status: Status, response: pb.Response | None, /) -> None:
+        """See `OnReply`."""
+
+
+_Waiting: TypeAlias = tuple[float, OnReply, Any, int, Storing | None]
+"""Of a request: its deadline, whom to call with what, its bytes, and who is told of stored entries.
+
+A plain tuple: one is made for each entry and bookie."""
 
 
 class BookieConnection:
@@ -40,11 +59,13 @@ class BookieConnection:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._writable = True
-        self._number = 0
-        # In the order of asking, which is the order of time running out too.
-        self._waiting: dict[int, tuple[float, OnReply, Any, int]] = {}
+        self._number = -1
+        # By the number as it travels; in the order of asking, which is that of time running out.
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._deadline_s = 0.0
         self._unanswered_bytes = 0
         self._pieces: list[Buffer] = []
+        self._pieces_are_short = True
         self._gathered_bytes = 0
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -69,16 +90,24 @@ class BookieConnection:
                 return
             data = bytes(self._rest)
             self._rest.clear()
+        at = 0
         try:
-            messages, end = frames.cut_frames(data, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
-            if end < len(data):
-                self._rest += data[end:]
-                self._rest_bytes_wanted = frames.frame_bytes(self._rest)
-            for message in messages:
-                self._take(message)
+            while True:
+                numbers, behind = stored_run(data, at)
+                if numbers:
+                    self._take_stored(data, at, behind, numbers)
+                else:
+                    behind = frames.frame_end(data, at, limits.BOOKKEEPER_ANSWER_BYTES_MAX)
+                    if behind > len(data):
+                        break
+                    self._take(data[at + frames.LENGTH_BYTES : behind])
+                at = behind
         except AnabranchError as error:
             _log.warning("bookie_broke_rules", bookie=self._bookie, reason=str(error))
             self.abort()
+        if at < len(data) and not self.lost:
+            self._rest += data[at:]
+            self._rest_bytes_wanted = behind - at
 
     def eof_received(self) -> bool | None:
         """See `ConnectionHandler.eof_received`."""
@@ -95,70 +124,145 @@ class BookieConnection:
     def resume_writing(self) -> None:
         """See `ConnectionHandler.resume_writing`."""
         self._writable = True
-        self._flush()
+        self.flush()
 
     # --- out ----------------------------------------------------------------------------------
 
     def ask(self, request: Request, on_reply: OnReply, context: Any) -> None:
         """Send a request with what else is asked in this turn of the loop."""
-        # What was sent is held until it is answered, though others may have confirmed it long ago.
-        behind_bytes = max(self._unanswered_bytes, self._gathered_bytes)
-        if self.lost or behind_bytes > limits.BOOKKEEPER_UNANSWERED_BYTES_MAX:
-            status = Status.UNREACHABLE if self.lost else Status.TOO_SLOW
-            self._loop.call_soon(on_reply, context, status, None)
+        refused = self._refused()
+        if refused is not None:
+            self._loop.call_soon(on_reply, context, refused, None)
             return
-        self._number = number = self._number + 1
-        start = frames.frame_start(request, number)
-        size_bytes = len(start) + len(request.body)
-        deadline_s = self._loop.time() + self._timeout_s
-        self._waiting[number] = (deadline_s, on_reply, context, size_bytes)
-        self._pieces.append(start)
-        if request.body:
-            self._pieces.append(request.body)
-        self._unanswered_bytes += size_bytes
-        self._gathered_bytes += size_bytes
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._deadline_s = self._loop.time() + self._timeout_s
+            self._loop.call_soon(self.flush)
+        _, _, body, _, digits, start = request
+        if not digits or digits in self._waiting:  # without a number, or sent here once before
+            digits, start = self._numbered(request)
+        size_bytes = len(start) + len(body)
+        self._waiting[digits] = (self._deadline_s, on_reply, context, size_bytes, None)
+        self._pieces.append(start)
+        if body:
+            self._pieces.append(body)
+            self._pieces_are_short = False
+        self._gathered(size_bytes)
+
+    def store(self, adds: Sequence[Add], storing: Storing) -> None:
+        """Have entries stored; goes out with the next `flush`, which the caller sees to."""
+        refused = self._refused()
+        if refused is not None:
+            for add in adds:
+                self._loop.call_soon(storing.replied, add, refused, None)
+            return
+        self._deadline_s = deadline_s = self._loop.time() + self._timeout_s
+        waiting, pieces, replied = self._waiting, self._pieces, storing.replied
+        all_bytes = 0
+        for add in adds:
+            request = add.request
+            _, _, body, _, digits, start = request
+            if digits in waiting:  # sent here once before
+                digits, start = self._numbered(request)
+            size_bytes = len(start)
+            pieces.append(start)
+            if body:
+                pieces.append(body)
+                size_bytes += len(body)
+                self._pieces_are_short = False
+            waiting[digits] = (deadline_s, replied, add, size_bytes, storing)
+            all_bytes += size_bytes
+        self._gathered(all_bytes)
+
+    def _refused(self) -> Status | None:
+        """Why nothing more is sent here."""
+        # What was sent is held until it is answered, though others may have confirmed it long ago.
+        most = limits.BOOKKEEPER_UNANSWERED_BYTES_MAX
+        if self.lost:
+            return Status.UNREACHABLE
+        if self._unanswered_bytes > most or self._gathered_bytes > most:
+            return Status.TOO_SLOW
+        return None
+
+    def _numbered(self, request: Request) -> tuple[bytes, bytes]:
+        """A number of this connection's own, and the start of the frame with it."""
+        self._number += 2
+        digits = frames.varint(self._number)
+        return digits, frames.frame_start(request, digits)
+
+    def _gathered(self, size_bytes: int) -> None:
+        self._unanswered_bytes += size_bytes
+        self._gathered_bytes += size_bytes
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._look_at_clock)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what was gathered, as soon as the other side reads."""
         self._flush_scheduled = False
         if not self._pieces or not self._writable or self.lost or self.transport is None:
             return
         pieces, self._pieces = self._pieces, []
+        short, self._pieces_are_short = self._pieces_are_short, True
         self._gathered_bytes = 0
-        self.transport.writelines(pieces)
+        if short:
+            # To copy them once costs less than to hand them over one by one.
+            self.transport.write(b"".join(pieces))
+        else:
+            self.transport.writelines(pieces)
 
     # --- in -----------------------------------------------------------------------------------
 
-    def _take(self, message: bytes) -> None:
-        response: pb.Response | None = None
-        status = Status.OK
-        if not (number := frames.stored_number(message)):
-            response = frames.parse_response(message)
-            number, status = response.header.txn_id, frames.status_of(response)
+    def _take_stored(self, data: bytes, at: int, behind: int, numbers: Sequence[bytes]) -> None:
+        """Take answers to adds that went well, all of one length."""
         self.answered = True
-        waiting = self._waiting.pop(number, None)
+        whose: Storing | None = None
+        adds: list[Add] = []
+        for place, digits in enumerate(numbers):
+            # Whoever is told may end the connection, and all that waits with it.
+            waiting = self._waiting.pop(digits, None)
+            storing = None if waiting is None else waiting[4]
+            if storing is not whose:
+                if whose is not None:
+                    whose.stored(adds)
+                whose, adds = storing, []
+            if waiting is None:
+                size = (behind - at) // len(numbers)
+                start = at + place * size
+                self._take(data[start + frames.LENGTH_BYTES : start + size])
+                continue
+            _, on_reply, context, size_bytes, _ = waiting
+            self._unanswered_bytes -= size_bytes
+            if storing is None:
+                on_reply(context, Status.OK, None)
+            else:
+                adds.append(context)
+        if whose is not None:
+            whose.stored(adds)
+
+    def _take(self, message: bytes) -> None:
+        response = frames.parse_response(message)
+        self.answered = True
+        waiting = self._waiting.pop(frames.varint(response.header.txn_id), None)
         if waiting is not None:
-            self._unanswered_bytes -= waiting[3]
-            waiting[1](waiting[2], status, response)
+            _, on_reply, context, size_bytes, _ = waiting
+            self._unanswered_bytes -= size_bytes
+            on_reply(context, frames.status_of(response), response)
 
     def _look_at_clock(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        late: list[int] = []
-        for number, (deadline_s, _, _, _) in self._waiting.items():
-            if deadline_s > now_s:
+        late: list[bytes] = []
+        for digits, asked in self._waiting.items():
+            if asked[0] > now_s:
                 break
-            late.append(number)
+            late.append(digits)
         silent = bool(late) and now_s - self._heard_s >= self._timeout_s
-        for number in late:
-            waiting = self._waiting.pop(number, None)
+        for digits in late:
+            waiting = self._waiting.pop(digits, None)
             if waiting is not None:
-                self._unanswered_bytes -= waiting[3]
-                waiting[1](waiting[2], Status.TIMED_OUT, None)
+                _, on_reply, context, size_bytes, _ = waiting
+                self._unanswered_bytes -= size_bytes
+                on_reply(context, Status.TIMED_OUT, None)
         if silent:
             # What waits to be sent to it would wait for ever.
             _log.warning("bookie_silent", bookie=self._bookie, unanswered=len(self._waiting))
@@ -186,5 +290,5 @@ class BookieConnection:
         self._rest.clear()
         self._on_lost(self)
         waiting, self._waiting = self._waiting, {}
-        for _, on_reply, context, _ in waiting.values():
+        for _, on_reply, context, _, _ in waiting.values():
             on_reply(context, Status.UNREACHABLE, None)

@@ -3,12 +3,14 @@
 frame   := length u32 | message
 message := header field | one field of the operation
 
-A request is made once, as what follows the header, and is sent to several bookies: only the header
-with the number of the request differs between them. Adds are encoded by hand, since they are most
-of the traffic and their payload would be copied twice otherwise.
+A request is made once and is sent to several bookies. Adds are most of the traffic: they are
+encoded by hand, so that a long payload is not copied, and have a number that no other request of
+the store has, so that all bookies get the same bytes. Others get theirs from each connection: odd
+ones.
 """
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from anabranch.errors import FrameTooLarge, ProtocolError
 from anabranch.generated import bookkeeper_protocol_pb2 as pb
+from anabranch.limits import KIB
 from anabranch.runtime.network import Buffer
 
 _LENGTH: Final = struct.Struct(">I")
@@ -24,12 +27,11 @@ LENGTH_BYTES: Final = _LENGTH.size
 RECOVERY_PRIORITY: Final = 100
 ADD_OVERHEAD_BYTES_MAX: Final = 192
 """What an add has around its payload at most: headers, ids, key, and the longest digest."""
+_JOINED_BYTES_MAX: Final = 4 * KIB
+"""A payload up to this is copied into the frame, once: a piece more for each bookie costs more."""
 _RECOVERY_ADD: Final = b"\xa0\x06\x01"
-_HEADER_TAG: Final = 0x0A
-_ADD_HEADER: Final = b"\x08\x03\x10\x02\x18"
-_STORED: Final = b"\x10\x00\xaa\x06"
-_ADD_STATUS_OK: Final = b"\x08\x00"
-_STORED_BYTES_MIN: Final = 2 + len(_ADD_HEADER) + 1 + len(_STORED) + 1 + len(_ADD_STATUS_OK)
+_pack_length: Final = _LENGTH.pack
+_unpack_length: Final = _LENGTH.unpack_from
 
 
 class Operation(IntEnum):
@@ -41,6 +43,9 @@ class Operation(IntEnum):
     WRITE_LAC = pb.WRITE_LAC
     READ_LAC = pb.READ_LAC
     START_TLS = pb.START_TLS
+
+
+_ADD: Final = int(Operation.ADD)
 
 
 class Status(IntEnum):
@@ -72,14 +77,18 @@ class Status(IntEnum):
 
 
 class Request(NamedTuple):
-    """All of a request but its number."""
+    """A request, with its number or without one."""
 
     operation: int
     head: bytes
-    """The operation's field, up to where `body` begins."""
+    """The operation's field, up to where `body` begins; empty if `start` has it."""
     body: Buffer = b""
     """Not copied, so it must not change until the request was answered."""
     priority: int = 0
+    digits: bytes = b""
+    """The number as it travels, by which the answer is known; empty if it has none yet."""
+    start: bytes = b""
+    """All of the frame before `body`, if it has a number."""
 
 
 def varint(number: int) -> bytes:
@@ -90,6 +99,9 @@ def varint(number: int) -> bytes:
         return bytes((number & 0x7F | 0x80, number >> 7))
     if number < 0x200000:
         return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    if number < 0x10000000:
+        third = number >> 14 & 0x7F | 0x80
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, third, number >> 21))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -98,46 +110,64 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-_size = lru_cache(maxsize=4096)(varint)
-"""For numbers that come again and again."""
-
-
 def _field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 class AddRequests:
-    """Makes the requests that store entries of one ledger."""
+    """Makes the requests that store entries of one ledger.
 
-    __slots__ = ("_after_entry", "_before_entry", "_fixed_bytes", "_priority")
+    What surrounds the two numbers of a request depends on their lengths and on that of the packet,
+    which are mostly those of the request before.
+    """
 
-    def __init__(self, ledger_id: int, master_key: bytes, *, recovery: bool = False) -> None:
+    __slots__ = ("_after_entry", "_before_entry", "_numbers", "_parts", "_priority", "_shape")
+
+    def __init__(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        numbers: Iterator[int],
+        *,
+        recovery: bool = False,
+    ) -> None:
+        """`numbers` are those of the requests: even ones, and of the whole store."""
+        self._numbers = numbers
         self._before_entry = b"\x08%b\x10" % varint(ledger_id)
         self._after_entry = b"%b\x1a%b%b\x22" % (
             _RECOVERY_ADD if recovery else b"",
             varint(len(master_key)),
             master_key,
         )
-        self._fixed_bytes = len(self._before_entry) + len(self._after_entry)
         self._priority = RECOVERY_PRIORITY if recovery else 0
+        self._shape = (-1, -1, -1)
+        self._parts = (b"", b"", b"")
 
     def add(self, entry_id: int, packet_start: bytes, payload: Buffer) -> Request:
         """Store an entry: a packet of a header with its digest, and the payload."""
         entry = varint(entry_id)
-        body_bytes = len(packet_start) + len(payload)
-        body_size = _size(body_bytes)
-        head = b"".join(
-            (
-                b"\xaa\x06",
-                _size(self._fixed_bytes + len(entry) + len(body_size) + body_bytes),
-                self._before_entry,
-                entry,
-                self._after_entry,
-                body_size,
-                packet_start,
-            )
-        )
-        return Request(Operation.ADD, head, payload, self._priority)
+        digits = varint(next(self._numbers))
+        shape = (len(digits), len(entry), len(packet_start) + len(payload))
+        if shape != self._shape:
+            self._shape, self._parts = shape, self._surroundings(*shape)
+        before, between, behind = self._parts
+        if len(payload) <= _JOINED_BYTES_MAX:
+            start = b"".join((before, digits, between, entry, behind, packet_start, payload))
+            return Request(_ADD, b"", b"", self._priority, digits, start)
+        start = b"".join((before, digits, between, entry, behind, packet_start))
+        return Request(_ADD, b"", payload, self._priority, digits, start)
+
+    def _surroundings(
+        self, number_bytes: int, entry_bytes: int, body_bytes: int
+    ) -> tuple[bytes, bytes, bytes]:
+        """What is before the request's number, between that and the entry's, and behind both."""
+        behind = self._after_entry + varint(body_bytes)
+        field_bytes = len(self._before_entry) + entry_bytes + len(behind) + body_bytes
+        between = b"\xaa\x06" + varint(field_bytes) + self._before_entry
+        header = _header_start(_ADD, self._priority, number_bytes)
+        rest_bytes = len(between) - len(self._before_entry) + field_bytes
+        before = _pack_length(len(header) + number_bytes + rest_bytes) + header
+        return before, between, behind
 
 
 def read(ledger_id: int, entry_id: int, *, fence_key: bytes | None = None) -> Request:
@@ -185,67 +215,30 @@ def _header_start(operation: int, priority: int, number_bytes: int) -> bytes:
 _header_start_of = lru_cache(maxsize=256)(_header_start)
 
 
-def frame_start(request: Request, number: int) -> bytes:
-    """What a frame has before the request's `body`."""
-    operation, head, body, priority = request
-    digits = varint(number)
-    start = _header_start_of(operation, priority, len(digits))
-    length = len(start) + len(digits) + len(head) + len(body)
-    return b"".join((_LENGTH.pack(length), start, digits, head))
+def frame_start(request: Request, digits: bytes) -> bytes:
+    """What a frame has before the request's `body`, with a number of the connection's choice."""
+    operation, head, body, priority, _, start = request
+    if start:
+        head = start[LENGTH_BYTES + 2 + start[LENGTH_BYTES + 1] :]
+    header = _header_start_of(operation, priority, len(digits))
+    length = len(header) + len(digits) + len(head) + len(body)
+    return b"".join((_pack_length(length), header, digits, head))
 
 
-def cut_frames(data: bytes, bytes_max: int) -> tuple[list[bytes], int]:
-    """The whole messages at the beginning of some bytes, and where they end.
+def frame_end(data: Buffer, at: int, bytes_max: int) -> int:
+    """Where the frame that begins at a place ends, at least; it may be behind the end of the data.
 
     Raises:
-        FrameTooLarge: if a frame says that it is longer than `bytes_max`.
+        FrameTooLarge: if the frame says that it is longer than `bytes_max`.
     """
-    at, end = 0, len(data)
-    found: list[bytes] = []
-    while end - at >= LENGTH_BYTES:
-        (length,) = _LENGTH.unpack_from(data, at)
-        if length > bytes_max:
-            raise FrameTooLarge(
-                f"a bookie announces an answer of {length} bytes, at most {bytes_max} are read"
-            )
-        start = at + LENGTH_BYTES
-        if end - start < length:
-            break
-        at = start + length
-        found.append(data[start:at])
-    return found, at
-
-
-def stored_number(message: bytes) -> int:
-    """The number of the request, if this is the usual answer to an add that went well; else 0.
-
-    Spares `parse_response` for most of the traffic. Written as every bookie writes it: header,
-    status, then the part about the add, whose own status comes first.
-    """
-    if len(message) < _STORED_BYTES_MIN or message[2:7] != _ADD_HEADER or message[0] != _HEADER_TAG:
-        return 0
-    end = 2 + message[1]
-    byte = 0x80
-    if message[end : end + 4] != _STORED or message[end + 5 : end + 7] != _ADD_STATUS_OK:
-        return 0
-    number = shift = 0
-    at = 2 + len(_ADD_HEADER)
-    while at < end:
-        byte = message[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return number if at == end and byte < 0x80 else 0
-
-
-def frame_bytes(start: Buffer) -> int:
-    """How many bytes the frame has that begins so, as far as that can be told yet."""
-    if len(start) < LENGTH_BYTES:
-        return LENGTH_BYTES
-    (length,) = _LENGTH.unpack_from(start)
-    return LENGTH_BYTES + int(length)
+    if len(data) - at < LENGTH_BYTES:
+        return at + LENGTH_BYTES
+    (length,) = _unpack_length(data, at)
+    if length > bytes_max:
+        raise FrameTooLarge(
+            f"a bookie announces an answer of {length} bytes, at most {bytes_max} are read"
+        )
+    return at + LENGTH_BYTES + int(length)
 
 
 def parse_response(message: bytes) -> pb.Response:

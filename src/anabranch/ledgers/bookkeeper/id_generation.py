@@ -12,7 +12,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum
 from typing import Final, TypeVar
 
 from anabranch import limits
@@ -25,6 +24,7 @@ from anabranch.errors import (
 )
 from anabranch.ledgers.bookkeeper.ledger_paths import LedgerPaths
 from anabranch.ledgers.id_forms import SHORT_ID_MAX
+from anabranch.metadata.counters import Numbering
 from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.runtime import Runtime
 
@@ -32,20 +32,6 @@ _CHILD: Final = "ID-"
 _UPPER_NAME: Final = re.compile(r"HOB-([0-9]{10})")
 _UPPER_MAX: Final = 2**31 - 1
 T = TypeVar("T")
-
-
-class Numbering(Enum):
-    """How a node numbers those who draw from it."""
-
-    BY_CHILDREN = "children"
-    """Each makes a sequential child: ZooKeeper, and our own stores."""
-    BY_CHANGES = "changes"
-    """Each writes the node, and takes the count of its changes: Pulsar on Oxia."""
-
-
-def numbering_of(metadata_url: str) -> Numbering:
-    """How the ids of a cluster are drawn whose metadata are at a URL."""
-    return Numbering.BY_CHANGES if metadata_url.startswith("oxia:") else Numbering.BY_CHILDREN
 
 
 class SharedLedgerIds:
@@ -133,10 +119,8 @@ class SharedLedgerIds:
         if self._numbering is Numbering.BY_CHANGES:
             node = await self._store.get(path)
             return 0 if node is None else node.stat.version.native + 1
-        async for record in self._store.export(path):
-            if record.path == path:
-                return record.next_sequence
-        return 0
+        record = await self._store.record(path)
+        return 0 if record is None else record.next_sequence
 
     # --- nodes --------------------------------------------------------------------------------
 

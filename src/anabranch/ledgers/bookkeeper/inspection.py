@@ -112,13 +112,23 @@ class LedgersOnBookies:
         """
         return (await self._cluster.registry.read(ledger_id)).metadata
 
+    def check_password(self, metadata: LedgerMetadata) -> None:
+        """Refuse a ledger whose password is not the one of the settings.
+
+        Raises:
+            ConfigError: saying so.
+        """
+        check_password(metadata, self._cluster.settings.password)
+
     async def delete(self, ledger_id: int) -> None:
         """Remove a ledger, whoever uses it: the one thing that changes something here.
 
         Raises:
             NotFound: if there is none of that id.
+            ConfigError: if its password is not the one of the settings.
         """
         metadata = await self.describe(ledger_id)
+        self.check_password(metadata)
         if metadata.state is not State.CLOSED:
             await fence(self._cluster, metadata)
         await self._cluster.registry.delete(ledger_id)
@@ -177,6 +187,7 @@ class LedgersOnBookies:
                 view.digest,
                 view.ledger_id,
                 self._cluster.settings.speculative_read_s,
+                keep_payloads=False,
             )
             found = await reads.read([Wanted(entry_id, [bookie]) for entry_id in entry_ids])
             for entry_id in entry_ids:

@@ -20,6 +20,7 @@ from anabranch.ledgers.bookkeeper.cluster import Cluster
 from anabranch.ledgers.bookkeeper.digests import LAST_ENTRY
 from anabranch.ledgers.bookkeeper.ensemble import replaced
 from anabranch.ledgers.bookkeeper.frames import Status
+from anabranch.ledgers.bookkeeper.lanes import Lane
 from anabranch.ledgers.bookkeeper.ledger_registry import Found
 from anabranch.ledgers.bookkeeper.reader import BookKeeperReader, LedgerView
 from anabranch.ledgers.bookkeeper.writer import Add, LedgerWriting
@@ -37,16 +38,18 @@ class BookKeeperWriter(BookKeeperReader):
         view = LedgerView(found.metadata)
         super().__init__(cluster, view)
         self._found = found
-        self._core = LedgerWriting(self, view.quorums, found.metadata.segments[-1].bookies)
+        self.core = LedgerWriting(self, view.quorums, found.metadata.segments[-1].bookies)
+        self._lanes: list[Lane | None] = [None] * view.quorums.ensemble
         self._pressure = cluster.pressure
         self._packet_start = view.digest.header_and_digest
-        self._request = frames.AddRequests(view.ledger_id, view.master_key).add
+        numbers = cluster.links.add_numbers
+        self._request = frames.AddRequests(view.ledger_id, view.master_key, numbers).add
         self._write_set = view.quorums.write_set
         self._payload_bytes_max = cluster.settings.frame_bytes_max - frames.ADD_OVERHEAD_BYTES_MAX
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._closed_last: int | None = None
-        self._close_lock = asyncio.Lock()
+        self._close_lock: asyncio.Lock | None = None
         self._idle: asyncio.Future[None] | None = None
         self._lac_told = -1
         self._tell = self._tell_lac
@@ -56,23 +59,23 @@ class BookKeeperWriter(BookKeeperReader):
     @property
     def last_entry_id(self) -> int:
         """See `LedgerReader.last_entry_id`."""
-        return self._core.last_confirmed
+        return self.core.last_confirmed
 
     @property
     def length_bytes(self) -> int:
         """See `BookKeeperReader.length_bytes`."""
-        return self._core.length
+        return self.core.length
 
     @property
     def is_open(self) -> bool:
         """Whether it may still append."""
-        return self._core.stopped is None and self._closed_last is None
+        return self.core.stopped is None and self._closed_last is None
 
     # --- appending ----------------------------------------------------------------------------
 
     def append(self, payload: Buffer, done: AppendDone) -> int:
         """See `LedgerWriter.append`."""
-        core = self._core
+        core = self.core
         if self._closing or core.stopped is not None:
             self._refuse()
         size_bytes = len(payload)
@@ -97,7 +100,7 @@ class BookKeeperWriter(BookKeeperReader):
         return entry_id
 
     def _refuse(self) -> NoReturn:
-        stopped = self._core.stopped
+        stopped = self.core.stopped
         if isinstance(stopped, Fenced):
             raise Fenced(str(stopped))
         if self._closing or isinstance(stopped, AlreadyClosed):
@@ -110,7 +113,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     def stop(self, error: AnabranchError) -> None:
         """Append nothing any more; what is under way fails."""
-        self._core.stop(error)
+        self.core.stop(error)
         self._over()
 
     def when_over(self, call: "Callable[[BookKeeperWriter], None]") -> None:
@@ -128,16 +131,16 @@ class BookKeeperWriter(BookKeeperReader):
 
     def send(self, add: Add, place: int, bookie: str, /) -> None:
         """See `WriterOutput.send`."""
-        link = self._cluster.links.link(bookie)
-        link.ask(add.request, self._replied, (add, place, bookie))
+        lane = self._lanes[place]
+        if lane is None or lane.bookie != bookie:
+            cluster = self._cluster
+            lane = Lane(self, place, cluster.links.link(bookie), cluster.turn)
+            self._lanes[place] = lane
+        lane.send(add)
 
-    def _replied(
-        self, sent: tuple[Add, int, str], status: Status, response: pb.Response | None
-    ) -> None:
-        add, place, bookie = sent
-        if status is Status.OK:
-            self._core.confirmed(add, place, bookie)
-        elif status is Status.FENCED:
+    def not_stored(self, add: Add, place: int, bookie: str, status: Status, /) -> None:
+        """See `LaneOwner.not_stored`."""
+        if status is Status.FENCED:
             self.stop(Fenced(f"ledger {self.ledger_id} was opened by somebody else"))
         elif status is Status.UNAUTHORIZED:
             self.stop(
@@ -146,7 +149,7 @@ class BookKeeperWriter(BookKeeperReader):
                     "comes with these credentials"
                 )
             )
-        elif self._core.place_failed(place, bookie):
+        elif self.core.place_failed(place, bookie):
             _log.info(
                 "append_failed_on_bookie",
                 ledger=self.ledger_id,
@@ -159,7 +162,7 @@ class BookKeeperWriter(BookKeeperReader):
         """See `WriterOutput.complete`."""
         add.context(add.entry_id, None)
         self._pressure.settle(add.size_bytes)
-        if not self._core.pending:
+        if not self.core.pending:
             if self._cluster.settings.explicit_lac_s:
                 self._cluster.untold[self._tell] = None
             self._note_idle()
@@ -189,13 +192,17 @@ class BookKeeperWriter(BookKeeperReader):
         for place in places:
             cluster.failed(bookies[place])
         replacements = cluster.replacements(bookies, places)
-        if self._closing and not self._core.pending:
+        if self._closing and not self.core.pending:
             replacements = {}  # nothing will be written there
         if replacements:
             wanted = replaced(bookies, replacements)
             try:
                 self._found = await transitions.change_ensemble(
-                    cluster.registry, self._found, first_entry_id, wanted
+                    cluster.registry,
+                    self._found,
+                    first_entry_id,
+                    wanted,
+                    cluster.settings.quorum_wait_s,
                 )
             except AnabranchError as error:
                 self.stop(error)
@@ -204,16 +211,16 @@ class BookKeeperWriter(BookKeeperReader):
             _log.info(
                 "ensemble_changed", ledger=self.ledger_id, entry=first_entry_id, bookies=wanted
             )
-        self._core.changed(replacements, places)
+        self.core.changed(replacements, places)
         self._note_idle()
         self._note_missing()
 
     def _note_missing(self) -> None:
-        missing = self._core.missing
+        missing = self.core.missing
         if not self.is_open or not missing:
             self._cluster.lacking.pop(self.ledger_id, None)
             return
-        names = ", ".join(self._with_trouble(self._core.bookies[place]) for place in missing)
+        names = ", ".join(self._with_trouble(self.core.bookies[place]) for place in missing)
         self._cluster.lacking[self.ledger_id] = f"nobody takes the place of {names}"
         if not self._mending and not self._cluster.tasks.closed:
             self._mending = True
@@ -225,7 +232,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     async def _mend(self) -> None:
         """Look for bookies as long as some are missing."""
-        core = self._core
+        core = self.core
         stuck_since_s: float | None = None
         while (core.missing or core.changing) and self.is_open:
             await asyncio.sleep(limits.BOOKKEEPER_BOOKIE_RETRY_S)
@@ -251,7 +258,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     async def _ask_missing(self) -> None:
         """A bookie that answers again and takes entries can go on."""
-        core = self._core
+        core = self.core
         for place in core.missing:
             bookie = core.bookies[place]
             if bookie not in self._cluster.bookies.writable(with_quarantined=True):
@@ -266,7 +273,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     def _tell_lac(self) -> None:
         """Tell bookies of the last entry, since no entry behind it has."""
-        core, view = self._core, self.view
+        core, view = self.core, self.view
         lac = core.last_confirmed
         if lac <= self._lac_told or not self.is_open:
             return
@@ -280,10 +287,12 @@ class BookKeeperWriter(BookKeeperReader):
 
     async def close(self) -> int:
         """See `LedgerWriter.close`."""
-        core = self._core
+        core = self.core
         if self._closed_last is None and isinstance(core.stopped, Fenced):
             self._refuse()
         self._closing = True
+        if self._close_lock is None:
+            self._close_lock = asyncio.Lock()
         async with self._close_lock:
             if self._closed_last is not None:
                 return self._closed_last
@@ -295,8 +304,9 @@ class BookKeeperWriter(BookKeeperReader):
                 found = await transitions.close_written(
                     self._cluster.registry, self._found, last, length
                 )
-            except Fenced as fenced:
-                self.stop(fenced)
+            except AnabranchError as error:
+                # It can be closed once more, but until then it need not be kept.
+                self.stop(error)
                 raise
             self._found = found
             self.view.metadata = found.metadata
@@ -306,7 +316,7 @@ class BookKeeperWriter(BookKeeperReader):
 
     async def finished(self) -> None:
         """Wait until nothing is under way."""
-        core = self._core
+        core = self.core
         while core.stopped is None and (core.pending or core.changing):
             if self._idle is None:
                 self._idle = self._loop.create_future()

@@ -7,6 +7,8 @@ that their sender can go to another one.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 from anabranch import limits
@@ -15,6 +17,7 @@ from anabranch.generated import bookkeeper_protocol_pb2 as pb
 from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.connection import BookieConnection, OnReply
 from anabranch.ledgers.bookkeeper.frames import Request, Status
+from anabranch.ledgers.bookkeeper.introduction import introduce
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.runtime import Runtime
 from anabranch.runtime.network import Tls
@@ -25,7 +28,6 @@ Resolve = Callable[[str], Awaitable[tuple[str, int]]]
 """Where the bookie of an id listens."""
 
 _Answer: TypeAlias = asyncio.Future[tuple[Status, pb.Response | None]]
-_DISABLED_PLUGIN: Final = "AuthDisabledPlugin"
 _log: Final = get_logger("bookkeeper")
 
 
@@ -43,12 +45,13 @@ class BookieLink:
         self.bookie = bookie
         self.trouble = ""
         """Why the last attempt to connect came to nothing; empty if it did not."""
+        self.connection: BookieConnection | None = None
+        """Asked by whoever asks often and has looked that it is there; others use `ask`."""
         self._runtime = runtime
         self._resolve = resolve
         self._settings = settings
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._connection: BookieConnection | None = None
         self._connecting = False
         self._queue: deque[tuple[Request, OnReply, Any]] = deque()
         self._queued_bytes = 0
@@ -58,7 +61,7 @@ class BookieLink:
 
     def ask(self, request: Request, on_reply: OnReply, context: Any = None) -> None:
         """Send a request; `on_reply` is called once, and never within this call."""
-        connection = self._connection
+        connection = self.connection
         if connection is not None:
             connection.ask(request, on_reply, context)
             return
@@ -69,7 +72,7 @@ class BookieLink:
             self._loop.call_soon(on_reply, context, Status.TOO_SLOW, None)
             return
         self._queue.append((request, on_reply, context))
-        self._queued_bytes += len(request.head) + len(request.body)
+        self._queued_bytes += len(request.start) + len(request.head) + len(request.body)
         if not self._connecting:
             self._connecting = True
             self._tasks.spawn(f"connect to bookie {self.bookie}", self._connect())
@@ -83,8 +86,8 @@ class BookieLink:
     def close(self) -> None:
         """Let go of the connection; whatever is under way fails."""
         self._closed = True
-        if self._connection is not None:
-            self._connection.abort()
+        if self.connection is not None:
+            self.connection.abort()
         self._fail_queue()
 
     # --- connecting ---------------------------------------------------------------------------
@@ -97,7 +100,12 @@ class BookieLink:
                 await self._runtime.network.connect(host, port, lambda: connection)
                 if self._settings.tls is not None:
                     await self._secure(connection, host, self._settings.tls)
-                await self._introduce(connection)
+                await introduce(
+                    partial(self._ask_first, connection),
+                    self.bookie,
+                    self._settings,
+                    self._runtime.entropy,
+                )
         except TimeoutError:
             self._not_connected(connection, "no answer in time")
         except (OSError, UnicodeError, AnabranchError) as error:
@@ -111,7 +119,7 @@ class BookieLink:
                 return
             self._connecting = False
             self.trouble = ""
-            self._connection = connection
+            self.connection = connection
             queue, self._queue = self._queue, deque()
             self._queued_bytes = 0
             for request, on_reply, context in queue:
@@ -131,20 +139,6 @@ class BookieLink:
         answer: _Answer = self._loop.create_future()
         connection.ask(request, _answered, answer)
         return await answer
-
-    async def _introduce(self, connection: BookieConnection) -> None:
-        if self._settings.auth is None:
-            return
-        plugin, token = self._settings.auth
-        status, response = await self._ask_first(connection, frames.authenticate(plugin, token))
-        if status is not Status.OK or response is None:
-            raise ConfigError(
-                f"bookie {self.bookie} does not accept the credentials for {plugin}: check them"
-            )
-        if response.auth.plugin_name not in (plugin, _DISABLED_PLUGIN):
-            raise ConfigError(
-                f"bookie {self.bookie} wants {response.auth.plugin_name!r}, not {plugin!r}"
-            )
 
     def _not_connected(self, connection: BookieConnection, why: str) -> None:
         connection.abort()
@@ -167,8 +161,8 @@ class BookieLink:
             self._loop.call_soon(on_reply, context, Status.UNREACHABLE, None)
 
     def _lost(self, connection: BookieConnection) -> None:
-        if self._connection is connection:
-            self._connection = None
+        if self.connection is connection:
+            self.connection = None
             if connection.answered:
                 self._delay_s = limits.BOOKKEEPER_RECONNECT_DELAY_S_MIN
             else:
@@ -194,6 +188,8 @@ class BookieLinks:
         self._settings = settings
         self._tasks = tasks
         self._links: dict[str, BookieLink] = {}
+        self.add_numbers = count(2, 2)
+        """Of requests that go to several bookies; connections count the odd ones."""
         self._closed = False
 
     def link(self, bookie: str) -> BookieLink:

@@ -1,11 +1,13 @@
 """Reading a ledger that lies on bookies."""
 
+from dataclasses import replace
+
 from anabranch import limits
 from anabranch.errors import AnabranchError, ConfigError, InputError, NotFound
 from anabranch.ledgers.bookkeeper.cluster import Cluster
 from anabranch.ledgers.bookkeeper.digests import Packet, PacketDigest, master_key
 from anabranch.ledgers.bookkeeper.ensemble import Quorums
-from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, State
 from anabranch.ledgers.bookkeeper.reading import EntryReads, Wanted
 from anabranch.ledgers.store import Entry
 
@@ -83,7 +85,7 @@ class BookKeeperReader:
         entries: list[Entry] = []
         while first <= last:
             count = self._how_many(max_bytes)
-            found, error = await self._read_some(first, min(last, first + count - 1))
+            found, error = await self._read_some(first, min(last, first + count - 1), max_bytes)
             self._learn_size(sum(len(packet.payload) for packet in found))
             for packet in found:
                 max_bytes -= len(packet.payload)
@@ -109,26 +111,43 @@ class BookKeeperReader:
         elif 2 * wave_bytes < limits.BOOKKEEPER_WAVE_BYTES:
             self._wave_entries = min(2 * self._wave_entries, limits.BOOKKEEPER_READS_AHEAD_MAX)
 
-    async def _read_some(self, first: int, last: int) -> tuple[list[Packet], AnabranchError | None]:
-        """Entries in order, and why there are no more of them."""
-        found, error = await self._ask(first, last)
+    def _at_once(self) -> int:
+        """How many entries may be on their way, should each be as large as bookies take them."""
+        if 0 < self.length_bytes <= limits.BOOKKEEPER_IN_FLIGHT_BYTES_MAX:
+            return limits.BOOKKEEPER_READS_AHEAD_MAX
+        entry_bytes_max = self._cluster.settings.frame_bytes_max
+        return max(1, limits.BOOKKEEPER_IN_FLIGHT_BYTES_MAX // entry_bytes_max)
+
+    async def _read_some(
+        self, first: int, last: int, max_bytes: int
+    ) -> tuple[list[Packet], AnabranchError | None]:
+        """Entries in order, and why there are no more of them.
+
+        Without an error there is at least one; the rest may be left out once there is enough.
+        """
+        found, error = await self._ask(first, last, max_bytes)
         if error is not None and not found and await self._learned():
-            found, error = await self._ask(first, last)
+            found, error = await self._ask(first, last, max_bytes)
         if self.view.deleted:
             return [], NotFound(f"ledger {self.view.ledger_id} was deleted")
         return found, error
 
-    async def _ask(self, first: int, last: int) -> tuple[list[Packet], AnabranchError | None]:
+    async def _ask(
+        self, first: int, last: int, max_bytes: int
+    ) -> tuple[list[Packet], AnabranchError | None]:
         view, cluster = self.view, self._cluster
         reads = EntryReads(
             cluster.links, view.digest, view.ledger_id, cluster.settings.speculative_read_s
         )
-        results = await reads.read([view.wanted(number) for number in range(first, last + 1)])
+        wanted = [view.wanted(number) for number in range(first, last + 1)]
+        results = await reads.read(wanted, at_once=self._at_once(), max_bytes=max(0, max_bytes))
         if view.metadata.segments[-1].bookies[view.first_place] in reads.failed_bookies:
             view.first_place = (view.first_place + 1) % view.quorums.ensemble
         found: list[Packet] = []
         for number in range(first, last + 1):
-            result = results[number]
+            result = results.get(number)
+            if result is None:
+                break
             if isinstance(result, AnabranchError):
                 return found, result
             found.append(result)
@@ -144,5 +163,7 @@ class BookKeeperReader:
             return False
         if present.segments == view.metadata.segments:
             return False
-        view.metadata = present
+        # Of a ledger that is open, the metadata do not know the end; whoever looked does.
+        closed = present.state is State.CLOSED
+        view.metadata = present if closed else replace(view.metadata, segments=present.segments)
         return True

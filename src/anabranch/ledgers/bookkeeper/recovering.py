@@ -30,7 +30,10 @@ class Recovering:
         self._view = LedgerView(metadata)
         self._ledger_id = metadata.ledger_id
         self._requests = frames.AddRequests(
-            metadata.ledger_id, self._view.master_key, recovery=True
+            metadata.ledger_id,
+            self._view.master_key,
+            cluster.links.add_numbers,
+            recovery=True,
         )
         self._segments = metadata.segments
         self._loop = asyncio.get_running_loop()
@@ -160,7 +163,7 @@ class Recovering:
         writing = self._writing
         assert writing is not None, "nothing is sent before writing begins"
         if status is Status.OK:
-            writing.confirmed(add, place, bookie)
+            writing.confirmed((add,), place, bookie)
         else:
             writing.place_failed(place, bookie)
 

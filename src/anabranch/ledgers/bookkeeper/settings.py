@@ -27,13 +27,16 @@ class BookKeeperSettings:
     speculative_read_s: float = limits.BOOKKEEPER_SPECULATIVE_READ_S
     """After this time without an answer a read goes to another bookie too."""
     quorum_wait_s: float = limits.BOOKKEEPER_QUORUM_WAIT_S
-    """How long appends wait while too few bookies are there, before the ledger is given up."""
+    """How long appends wait while too few bookies are there, or while the metadata store cannot be
+    told which of them are used instead of others, before the ledger is given up."""
     explicit_lac_s: float = limits.BOOKKEEPER_EXPLICIT_LAC_S
     """How soon bookies are told of the last entry if no other follows it; 0: never."""
     frame_bytes_max: int = limits.BOOKKEEPER_FRAME_BYTES_MAX
     """The bookies' `nettyMaxFrameSizeBytes`, if that is not Pulsar's."""
     auth: tuple[str, bytes] | None = field(default=None, repr=False)
     """Name of the bookies' authentication plug-in, and what to show it."""
+    sasl: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password for bookies whose plug-in is SASL's DIGEST-MD5."""
     tls: Tls | None = None
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import AlreadyClosed, AnabranchError, InputError
 from anabranch.journal import Pressure
 from anabranch.ledgers.bookkeeper import transitions
@@ -17,7 +18,7 @@ from anabranch.ledgers.bookkeeper.reader import BookKeeperReader, LedgerView, ch
 from anabranch.ledgers.bookkeeper.recovering import Recovering
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.transitions import RECOVERED_KEY
-from anabranch.ledgers.store import LedgerDescription, LedgerState
+from anabranch.ledgers.store import LedgerDescription, LedgerQuorums, LedgerState
 from anabranch.limits import LEDGER_ID_MAX
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
@@ -80,7 +81,11 @@ class BookKeeperLedgerStore:
     # --- the life of ledgers ------------------------------------------------------------------
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> BookKeeperWriter:
         """See `LedgerStore.create`.
 
@@ -94,21 +99,29 @@ class BookKeeperLedgerStore:
         if RECOVERED_KEY in custom:
             raise InputError(f"{RECOVERED_KEY} is not for the metadata of others")
         settings = self.cluster.settings
+        ensemble, write, ack = quorums or (
+            settings.ensemble_size, settings.write_quorum, settings.ack_quorum
+        )  # fmt: skip
+        if not 1 <= ack <= write <= ensemble <= limits.BOOKKEEPER_ENSEMBLE_MAX:
+            raise InputError(f"impossible quorums: ensemble {ensemble}, write {write}, ack {ack}")
         metadata = LedgerMetadata(
             ledger_id=ledger_id,
-            ensemble_size=settings.ensemble_size,
-            write_quorum=settings.write_quorum,
-            ack_quorum=settings.ack_quorum,
+            ensemble_size=ensemble,
+            write_quorum=write,
+            ack_quorum=ack,
             state=State.OPEN,
             last_entry_id=-1,
             length=0,
             digest=settings.digest,
             password=settings.password,
-            segments=(EnsembleSegment(0, self.cluster.new_ensemble(settings.ensemble_size)),),
+            segments=(EnsembleSegment(0, self.cluster.new_ensemble(ensemble)),),
             custom_metadata=MappingProxyType(custom),
             ctoken=self._registry.new_token(),
         )
-        writer = BookKeeperWriter(self.cluster, await self._registry.create(metadata))
+        found = await self._registry.create(metadata)
+        # Closed meanwhile: nobody would ever answer what is appended.
+        self._check_open()
+        writer = BookKeeperWriter(self.cluster, found)
         self._writers[ledger_id] = writer
         self._views[ledger_id] = writer.view
         writer.when_over(self._forget)

@@ -32,17 +32,23 @@ async def change_ensemble(
     known: Found,
     first_entry_id: int,
     bookies: tuple[str, ...],
+    wait_s: float,
 ) -> Found:
     """Write down that a writer's entries from some entry on are on these bookies.
 
-    Tries until the metadata store has answered: before, nobody can tell where entries belong.
+    Until the metadata store has answered nobody can tell where entries belong, so this tries on,
+    but begins no attempt after `wait_s`: whoever waits for the entries must be told some time.
 
     Raises:
         Fenced: if the ledger is not the writer's any more.
+        Unreachable: if the metadata store was away for too long.
+        OutcomeUnknown: the same, and it may have been written.
         AnabranchError: if trying on makes no sense, such as with a store that was closed.
     """
     present = known
     delay_s = limits.BOOKKEEPER_METADATA_RETRY_S
+    loop = asyncio.get_running_loop()
+    gives_up_s = loop.time() + wait_s
     while True:
         metadata = present.metadata
         _check_own(metadata)
@@ -61,6 +67,8 @@ async def change_ensemble(
             raise Fenced(f"ledger {metadata.ledger_id} was deleted") from None
         except AnabranchError as error:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
+                raise
+            if loop.time() + delay_s > gives_up_s:
                 raise
             _log.warning("ensemble_change_waits", ledger=metadata.ledger_id, reason=str(error))
             await asyncio.sleep(delay_s)

@@ -127,13 +127,14 @@ class LedgerWriting:
             if place not in self._failed:
                 self._output.send(add, place, self.bookies[place])
 
-    def confirmed(self, add: Add, place: int, bookie: str) -> None:
-        """A bookie has an entry."""
+    def confirmed(self, adds: Sequence[Add], place: int, bookie: str) -> None:
+        """A bookie has some entries."""
         if self.bookies[place] != bookie:
             return
-        add.acks |= 1 << place
-        if not self._changing and self.pending and self.pending[0] is add:
-            self._confirm()
+        bit = 1 << place
+        for add in adds:
+            add.acks |= bit
+        self._confirm()
 
     def place_failed(self, place: int, bookie: str) -> bool:
         """A bookie did not take an entry, whether others did or not; says whether that is new."""
