@@ -1,0 +1,1 @@
+"""Live operations: what a cluster stands on is replaced while it works."""

@@ -1,0 +1,125 @@
+"""What people ask of an operation: plan, start, verbs, status. Any process may be asked.
+
+Nothing here drives. A request changes the journal, and whoever drives hears of it; so it makes no
+difference whether the one who asked waits for the end.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from anabranch.errors import InputError, Unreachable
+from anabranch.metadata.announced import PARTICIPATION_LEVEL
+from anabranch.migrations.engine.journal import Journal
+from anabranch.migrations.engine.machine import Refused, check_over
+from anabranch.migrations.engine.progress import read_progress
+from anabranch.migrations.engine.reports import read_reports
+from anabranch.migrations.engine.state import Asked, Started, State
+from anabranch.migrations.engine.status import Status
+from anabranch.migrations.engine.steps import Blocker, Plan, Steps
+from anabranch.migrations.engine.table import Verb
+from anabranch.runtime import Entropy
+
+
+class Blocked(Refused):
+    """Something must be changed before the operation can start; names all of it."""
+
+    def __init__(self, plan: Plan) -> None:
+        found = "; ".join(f"{blocker.who}: {blocker.why}" for blocker in plan.blockers)
+        super().__init__(f"not started: {found}")
+        self.plan = plan
+
+
+class Operation:
+    """One kind of operation, as people see it."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        journal: Journal,
+        entropy: Entropy,
+        *,
+        check: Callable[[Mapping[str, str]], None] = lambda _: None,
+    ) -> None:
+        """`check` refuses parameters that nobody may use here, before anything is done with them.
+
+        What it raises is an InputError.
+        """
+        self._steps = steps
+        self._journal = journal
+        self._entropy = entropy
+        self._check = check
+
+    async def plan(self, parameters: Mapping[str, str]) -> Plan:
+        """What a start would do and what stands against it. Changes nothing.
+
+        Raises:
+            InputError: also if nobody answers at the target.
+            Refused: if this process has left the store for good.
+            ConflictError: see `Steps.plan`.
+        """
+        self._check(parameters)
+        if self._journal.ended and (last := await self._journal.read()) is not None:
+            check_over(self._journal.table, last)
+        try:
+            plan = await self._steps.plan(parameters)
+        except Unreachable as error:
+            raise InputError(f"nothing was started: {error}") from error
+        reports = await read_reports(self._journal.store, self._journal.kind)
+        behind = [
+            Blocker(
+                report.id,
+                f"takes part with level {report.level} of {PARTICIPATION_LEVEL} "
+                f"({report.role} on {report.host}, version {report.version}): upgrade it",
+            )
+            for report in reports
+            if report.level < PARTICIPATION_LEVEL
+        ]
+        return replace(plan, blockers=(*plan.blockers, *behind))
+
+    async def start(self, parameters: Mapping[str, str], who: str) -> State:
+        """Begin an attempt; it goes on by itself.
+
+        Raises:
+            Refused: if one runs.
+            Blocked: if the plan has blockers.
+            InputError: also if nobody answers at the target.
+            ConflictError: see `Steps.plan`.
+        """
+        if (state := await self._journal.read()) is not None:
+            check_over(self._journal.table, state)
+        plan = await self.plan(parameters)
+        if plan.blockers:
+            raise Blocked(plan)
+        reports = await read_reports(self._journal.store, self._journal.kind)
+        started = Started(
+            who,
+            self._entropy.token_hex(6),
+            plan.parameters,
+            tuple(report.id for report in reports),
+            plan.figures,
+        )
+        state, _ = await self._journal.change(started)
+        return state
+
+    async def ask(self, verb: Verb, who: str, why: str = "") -> State:
+        """Ask for something; asked again while it is being done, nothing happens.
+
+        Raises:
+            Refused: if it cannot be asked now, saying what can.
+        """
+        state, _ = await self._journal.change(Asked(who, verb, why))
+        return state
+
+    async def is_running(self) -> bool:
+        """Whether an attempt has begun and is not over."""
+        state = await self._journal.read()
+        return state is not None and not self._journal.table[state.phase].ends
+
+    async def status(self) -> Status:
+        """How the newest attempt is, also long after its end."""
+        state = await self._journal.read()
+        store, kind, table = self._journal.store, self._journal.kind, self._journal.table
+        if self._journal.ended:
+            return Status(kind, table, state, (), None)
+        reports = await read_reports(store, kind)
+        return Status(kind, table, state, reports, await read_progress(store, kind))

@@ -1,0 +1,136 @@
+"""What replacing the metadata store would take, and what stands against it. Writes nothing."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch.errors import InputError
+from anabranch.metadata.announced import stays_behind
+from anabranch.metadata.paths import is_within
+from anabranch.metadata.store import Record
+from anabranch.metadata.transfer.keeping import Keeping
+from anabranch.metadata.transfer.sources import shown
+from anabranch.metadata.zookeeper import addresses as zookeeper_addresses
+from anabranch.migrations.engine.steps import Blocker
+from anabranch.migrations.freeze_copy.limits import BLOCKERS_SHOWN_MAX, READS_PER_COPY
+
+_RIGHTS: Final = "has access rights, which the target cannot hold: say drop_acls to leave them out"
+
+
+def rate_of(parameters: Mapping[str, str]) -> float | None:
+    """How many nodes a second may be copied.
+
+    Raises:
+        InputError: if that is no rate.
+    """
+    limit = parameters.get("nodes_per_s")
+    if not limit:
+        return None
+    try:
+        rate = float(limit)
+    except ValueError:
+        rate = math.nan
+    if not (math.isfinite(rate) and rate > 0):
+        raise InputError(f"nodes_per_s has to be a number above 0, not {limit[:80]}")
+    return rate
+
+
+def refuse_same_store(source_url: str, target_url: str) -> None:
+    """Make sure that a store is not copied into itself.
+
+    Raises:
+        InputError: if one of two places is the other one, or within it.
+        ConfigError: if an address makes no sense.
+    """
+    if target_url == source_url:
+        raise InputError(f"{shown(target_url)} is the store that is in use")
+    prefix = f"{zookeeper_addresses.SCHEME}:"
+    if not (source_url.startswith(prefix) and target_url.startswith(prefix)):
+        return
+    source, target = map(zookeeper_addresses.parse_ensemble, (source_url, target_url))
+    if not set(source.servers) & set(target.servers):
+        return
+    if is_within(source.chroot, target.chroot) or is_within(target.chroot, source.chroot):
+        raise InputError(
+            f"{shown(target_url)} is the store that is in use, or one of them is within the other: "
+            "take a chroot beside it"
+        )
+
+
+@dataclass(slots=True)
+class Survey:
+    """Takes the nodes of the source one by one."""
+
+    keeping: Keeping
+    """What the target holds of a record."""
+    drop_acls: bool
+    nodes: int = 0
+    size_bytes: int = 0
+    ephemerals: int = 0
+    versions_changed: int = 0
+    rights_dropped: int = 0
+    blockers: list[Blocker] = field(default_factory=list)
+    blockers_left_out: int = 0
+
+    def add(self, record: Record) -> None:
+        """One more."""
+        if stays_behind(record.path):
+            return
+        if record.session is not None:
+            self.ephemerals += 1
+            return
+        self.nodes += 1
+        self.size_bytes += len(record.value)
+        self.versions_changed += not self.keeping.keeps_version(record)
+        if (why := self.keeping.why_not(record)) is not None:
+            self._block(record.path, why)
+        elif record.access and not self.keeping.access:
+            self.rights_dropped += 1
+            if not self.drop_acls:
+                self._block(record.path, _RIGHTS)
+
+    def _block(self, who: str, why: str) -> None:
+        if len(self.blockers) < BLOCKERS_SHOWN_MAX:
+            self.blockers.append(Blocker(who, why))
+        else:
+            self.blockers_left_out += 1
+
+    def all_blockers(self) -> list[Blocker]:
+        """The first of them, and how many more there are."""
+        if not self.blockers_left_out:
+            return self.blockers
+        more = Blocker("others", f"{self.blockers_left_out} more are in the way")
+        return [*self.blockers, more]
+
+    def figures(self, read_s: float, nodes_per_s: float | None) -> dict[str, int | float | str]:
+        """What was counted; the seconds are a guess by how long it took to count."""
+        expected_s = READS_PER_COPY * read_s
+        if nodes_per_s is not None:
+            expected_s = max(expected_s, self.nodes / nodes_per_s)
+        return {
+            "nodes": self.nodes,
+            "bytes": self.size_bytes,
+            "ephemerals": self.ephemerals,
+            "expected_s": round(expected_s, 1),
+        }
+
+    def notes(self) -> list[str]:
+        """What will be different afterwards."""
+        notes = []
+        if not self.keeping.times:
+            notes.append("times of nodes become those of the copy")
+        if self.versions_changed:
+            notes.append(
+                f"{self.versions_changed} nodes get other versions; tokens that callers hold stay "
+                "good"
+            )
+        if not self.keeping.sequences:
+            notes.append("sequence counters may become larger, never smaller")
+        if not self.keeping.indexes:
+            notes.append("indexes are left out")
+        if self.rights_dropped and self.drop_acls:
+            notes.append(f"access rights of {self.rights_dropped} nodes are left out")
+        if self.ephemerals:
+            notes.append(f"{self.ephemerals} ephemeral nodes are made anew by their owners")
+        return notes

@@ -1,0 +1,103 @@
+"""Whose a target is: a document on it names the store it is a copy of, and the attempt.
+
+A target is taken again only if the journal of the store knows that attempt, and that nothing came
+of it. Whatever else is found there belongs to somebody.
+"""
+
+import json
+from typing import Any, Final
+
+from anabranch.metadata.announced import (
+    OPERATIONS,
+    Announced,
+    journal_path,
+    past_path,
+    read_announced,
+)
+from anabranch.metadata.features import FEATURES_PATH
+from anabranch.metadata.paths import ROOT, join, parent_of
+from anabranch.metadata.store import ANY, MetadataStore
+from anabranch.metadata.switchable.fence import FENCE_PATH, GENERATION_PATH, PRESENT_PATH
+from anabranch.metadata.transfer.sources import shown
+from anabranch.migrations.freeze_copy.limits import SHOWN_NODES_MAX
+
+RESERVED_PATH: Final = f"{OPERATIONS}/reserved"
+_MAGIC: Final = "anabranch-reserved-store"
+_VERSION: Final = 1
+_OURS: Final = (RESERVED_PATH, FENCE_PATH, GENERATION_PATH, PRESENT_PATH)
+_CAME_TO_NOTHING: Final = ("rolled back", "aborted", "failed")
+
+
+async def reserve(target: MetadataStore, source_url: str, attempt: str) -> None:
+    """Let everybody know what this store is about to become."""
+    document = {
+        "magic": _MAGIC,
+        "version": _VERSION,
+        "source": shown(source_url),
+        "attempt": attempt,
+    }
+    await target.put(RESERVED_PATH, json.dumps(document).encode(), ANY)
+
+
+async def occupied_by(
+    target: MetadataStore, source: MetadataStore, source_url: str, kind: str, present: str = ""
+) -> list[str]:
+    """What a target has that no earlier attempt from this store has put there.
+
+    Args:
+        target: looked at.
+        source: has the journal.
+        source_url: where that is.
+        kind: of the operation.
+        present: the attempt that runs, if one does.
+    """
+    node = await target.get(RESERVED_PATH)
+    if node is None:
+        return await _nodes_of_others(target)
+    holder = _read(node.value)
+    if holder is None:
+        return [f"{RESERVED_PATH}, which is no document that this build knows"]
+    of, attempt = str(holder.get("source")), str(holder.get("attempt"))
+    if of != shown(source_url):
+        return [f"a copy of {of}"]
+    if attempt != present and not await _came_to_nothing(source, kind, attempt):
+        return [f"a copy of {of} that attempt {attempt} has made: it may be in use"]
+    used = [join(OPERATIONS, name) for name in await target.children(OPERATIONS)]
+    return [path for path in used if path not in _OURS][:SHOWN_NODES_MAX]
+
+
+async def _nodes_of_others(target: MetadataStore) -> list[str]:
+    own = parent_of(FEATURES_PATH)
+    found = [f"/{name}" for name in await target.children(ROOT) if f"/{name}" != own]
+    # A store that one of our servers keeps says from the start for which builds it is.
+    found += [
+        path for name in await target.children(own) if (path := join(own, name)) != FEATURES_PATH
+    ]
+    return found[:SHOWN_NODES_MAX]
+
+
+async def _came_to_nothing(source: MetadataStore, kind: str, attempt: str) -> bool:
+    tries: list[Announced] = []
+    node = await source.get(journal_path(kind))
+    if node is not None:
+        tries.append(read_announced(node.value))
+    past = parent_of(past_path(kind, 0))
+    tries += [
+        read_announced(earlier.value)
+        async for earlier in source.scan(past)
+        if earlier.stat.path != past
+    ]
+    ends = [found.phase for found in tries if found.attempt == attempt]
+    return bool(ends) and all(phase in _CAME_TO_NOTHING for phase in ends)
+
+
+def _read(value: bytes) -> dict[str, Any] | None:
+    """The document; None if it is not one of ours."""
+    try:
+        document = json.loads(value)
+    except ValueError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    known = document.get("magic") == _MAGIC and document.get("version") == _VERSION
+    return document if known else None
