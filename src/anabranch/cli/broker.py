@@ -37,5 +37,5 @@ describe_flags(broker, _NOT_OURS)
 
 
 def _announce(server: "Standalone") -> None:
-    print(f"anabranch broker is ready: {server.service_url}  web {server.web_url}")
+    print(f"anabranch broker is ready: {server.reachable_url}  web {server.reachable_web_url}")
     print(f"data is kept in {server.data_place}; Ctrl-C stops the broker", flush=True)

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.verdicts import Output
+from anabranch.cli.verdicts import EXIT_CLEAN, EXIT_UNUSABLE, EXIT_VIOLATED, Output
 
 if TYPE_CHECKING:
     from anabranch.ledgers.bookkeeper.inspection import CheckedCopies
@@ -14,8 +14,8 @@ _PROGRESS_BYTES: Final = 64 << 20
 _PROGRESS_ENTRIES: Final = 10_000
 
 
-def print_check(checked: "Checked", output: Output) -> bool:
-    """Show the check of a folder; return whether something is damaged."""
+def print_check(checked: "Checked", output: Output) -> int:
+    """Show the check of a folder; return the exit code, which says whether something is damaged."""
     if output is Output.JSON:
         print(json.dumps(_as_json(checked), indent=2))
     else:
@@ -26,11 +26,14 @@ def print_check(checked: "Checked", output: Output) -> bool:
             f"{len(checked.damage)} damaged places in {checked.segments} segments, "
             f"{checked.bytes_read:,} bytes, {checked.entries:,} entries{torn}"
         )
-    return bool(checked.damage)
+    return EXIT_VIOLATED if checked.damage else EXIT_CLEAN
 
 
-def print_copies(checked: "CheckedCopies", output: Output) -> bool:
-    """Show the check of ledgers on bookies; return whether something is damaged."""
+def print_copies(checked: "CheckedCopies", output: Output) -> int:
+    """Show the check of ledgers on bookies; return the exit code: damaged, or not judged, or good.
+
+    Lacking copies are not counted here: an entry that no bookie has is among the damage.
+    """
     if output is Output.JSON:
         fields = {
             "ledgers": checked.ledgers,
@@ -63,7 +66,16 @@ def print_copies(checked: "CheckedCopies", output: Output) -> bool:
             f"copies are lacking, {checked.unreachable:,} could not be asked for; "
             f"{len(checked.unreadable):,} ledgers cannot be understood"
         )
-    return bool(checked.damage or checked.unreadable)
+    if checked.unreachable:
+        what = "not everything" if checked.copies or checked.damage else "nothing"
+        print(
+            f"error: {what} could be judged: {checked.unreachable:,} copies are on bookies that "
+            "did not answer; check again once they do",
+            file=sys.stderr,
+        )
+    if checked.damage or checked.unreadable:
+        return EXIT_VIOLATED
+    return EXIT_UNUSABLE if checked.unreachable else EXIT_CLEAN
 
 
 def _as_json(checked: "Checked") -> dict[str, Any]:

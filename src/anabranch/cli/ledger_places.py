@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from anabranch.metadata.store import MetadataStore
     from anabranch.runtime import Runtime
 
-EXIT_DAMAGED: Final = 1
 EXIT_UNUSABLE: Final = 2
 _EXIT_INTERRUPTED: Final = 130
 
@@ -36,7 +35,8 @@ MetadataOption = Annotated[
     str,
     typer.Option(
         "--metadata",
-        help="The metadata store of bookkeeper: if that does not name one.",
+        help="The metadata store that names the ledgers of bookkeeper:; the bookies register there "
+        "too, if the URL does not say where.",
         show_default=False,
     ),
 ]
@@ -93,8 +93,8 @@ class LedgerPlace(Protocol):
         """Show entries first..last that are there; without `last` all from `first` on."""
         ...
 
-    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], bool]:
-        """Check these, or all; the result is printed by a call that says if damage was found."""
+    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], int]:
+        """Check these, or all; a call prints the result, and returns the exit code."""
         ...
 
     async def delete(

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.ledger_places import (
-    EXIT_DAMAGED,
     CredentialsOption,
     LedgerPlace,
     MetadataCredentialsOption,
@@ -190,9 +189,10 @@ def verify(
 ) -> None:
     """Read every byte of a store, on bookies every copy, and hold it to its checksums.
 
-    Exit code 0: all is as it was written; 1: something is damaged; 2: no store to check.
+    Exit code 0: all is as it was written; 1: something is damaged; 2: no store to check, or
+    not all of its bookies answered.
     """
     place = _place(store, metadata, metadata_credentials, credentials)
     ledger_ids = [_id(each) for each in ledger or ()]
     show = run(lambda runtime: place.verify(runtime, ledger_ids))
-    raise typer.Exit(EXIT_DAMAGED if show(output) else 0)
+    raise typer.Exit(show(output))

@@ -67,7 +67,7 @@ class LedgersInFolder:
             async for entry in stored.read(found, first, end):
                 show(entry)
 
-    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], bool]:
+    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], int]:
         """See `LedgerPlace.verify`."""
         from anabranch.ledgers.inspection import check_store
 

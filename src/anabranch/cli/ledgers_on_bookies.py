@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from anabranch.cli.ledger_checks import ProgressLine, print_copies
+from anabranch.cli.ledger_owners import Naming, naming_stores
 from anabranch.cli.ledger_places import Row, end_of, paths_of, refuse_needed, texts_of
+from anabranch.cli.managed_ledger_places import looked_at
 from anabranch.cli.metadata_places import opened
 from anabranch.cli.verdicts import Output
 from anabranch.errors import ConfigError, ConflictError, NotFound
@@ -22,14 +24,6 @@ if TYPE_CHECKING:
     from anabranch.metadata.store import MetadataStore
     from anabranch.runtime import Runtime
 
-_KNOWN_COMPONENTS: Final = (
-    b"managed-ledger",
-    b"schema",
-    b"compacted-topic",
-    b"delayed-index-bucket",
-)
-"""Makers of ledgers whose documents are known here, as they note themselves with a ledger."""
-
 
 class LedgersOfCluster:
     """See `LedgerPlace`."""
@@ -39,7 +33,7 @@ class LedgersOfCluster:
     def __init__(
         self, store: str, *, metadata: str, metadata_credentials: str, credentials: str
     ) -> None:
-        """`metadata` is for a URL that does not say where bookies register."""
+        """`metadata` names the ledgers; bookies register there if the URL does not say where."""
         self._url = store
         self._metadata = metadata
         self._metadata_credentials = metadata_credentials
@@ -49,12 +43,15 @@ class LedgersOfCluster:
         """See `LedgerPlace.rows`; entries of one that is open are not counted."""
         from anabranch.managed_ledger.references import named_ledgers
 
-        async with self._opened(runtime) as (ledgers, metadata):
+        async with self._opened(runtime) as (ledgers, registry):
             rows = [_summary(known) async for known in ledgers.list()]
             if not orphans:
                 return rows
-            # Named after all were listed: one that was being created has its name by now.
-            named = await named_ledgers(metadata)
+            async with self._naming(runtime, ledgers, registry) as naming:
+                # Named after all were listed: one that was being created has its name by now.
+                named = {known for store in naming.stores for known in await named_ledgers(store)}
+            if naming.doubt:
+                _warn(naming.doubt)
             return [row for row in rows if row["ledger"] not in named]
 
     async def describe(self, runtime: "Runtime", ledger_id: int) -> Row:
@@ -90,7 +87,7 @@ class LedgersOfCluster:
             async for entry in ledgers.read(seen, first, end):
                 show(entry)
 
-    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], bool]:
+    async def verify(self, runtime: "Runtime", ledger_ids: list[int]) -> Callable[[Output], int]:
         """See `LedgerPlace.verify`."""
         from anabranch.ledgers.bookkeeper.inspection import CheckedCopies
 
@@ -107,11 +104,16 @@ class LedgersOfCluster:
         self, runtime: "Runtime", ledger_id: int, *, dry_run: bool, force: bool
     ) -> None:
         """See `LedgerPlace.delete`; one that is open, or whose maker is not known, is refused."""
-        async with self._opened(runtime) as (ledgers, metadata):
+        async with self._opened(runtime) as (ledgers, registry):
             known = await ledgers.describe(ledger_id)
+            ledgers.check_password(known)
             if not force:
-                await refuse_needed(metadata, ledger_id)
+                async with self._naming(runtime, ledgers, registry) as naming:
+                    for store in naming.stores:
+                        await refuse_needed(store, ledger_id)
                 _refuse_doubtful(known)
+                if naming.doubt:
+                    raise ConflictError(f"{naming.doubt}; nothing was removed; --force removes it")
             if not dry_run:
                 await ledgers.delete(ledger_id)
 
@@ -127,7 +129,7 @@ class LedgersOfCluster:
     async def _opened(
         self, runtime: "Runtime"
     ) -> "AsyncIterator[tuple[LedgersOnBookies, MetadataStore]]":
-        """The ledgers, and the metadata store in which they are described."""
+        """The ledgers, and the metadata store in which their bookies register."""
         from anabranch.ledgers.addresses import parse_bookkeeper
         from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies
         from anabranch.ledgers.factory import bookkeeper_settings
@@ -147,16 +149,34 @@ class LedgersOfCluster:
             finally:
                 await ledgers.close()
 
+    @asynccontextmanager
+    async def _naming(
+        self, runtime: "Runtime", ledgers: "LedgersOnBookies", registry: "MetadataStore"
+    ) -> "AsyncIterator[Naming]":
+        """The metadata stores in which topics, cursors and schemas may name the ledgers."""
+        from anabranch.ledgers.addresses import parse_bookkeeper
+
+        address = parse_bookkeeper(self._url)
+        async with AsyncExitStack() as held:
+            metadata = registry
+            if self._metadata and address.metadata_url:
+                credentials = self._metadata_credentials
+                metadata = await held.enter_async_context(
+                    looked_at(self._metadata, credentials, runtime)
+                )
+            yield await naming_stores(ledgers, registry, metadata, address.root)
+
 
 def _refuse_doubtful(known: "LedgerMetadata") -> None:
     from anabranch.ledgers.bookkeeper.ledger_metadata import State
+    from anabranch.managed_ledger.references import KNOWN_MAKERS
 
     if known.state is not State.CLOSED:
         raise ConflictError(
             f"ledger {known.ledger_id} is {_state(known)}: somebody may be writing it, and about "
             "to name it; nothing was removed; --force removes it"
         )
-    if known.custom_metadata.get("component") not in _KNOWN_COMPONENTS:
+    if known.custom_metadata.get("component") not in KNOWN_MAKERS:
         raise ConflictError(
             f"ledger {known.ledger_id} does not say who made it, or names somebody whose documents "
             "are not known here: nothing was removed; --force removes it"

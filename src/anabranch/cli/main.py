@@ -14,7 +14,15 @@ from anabranch.cli import (
     managed_ledgers,
     messages,
     metadata,
+    migrate,
+    namespaces,
+    schemas,
+    spark,
     standalone,
+    stats,
+    subscriptions,
+    tenants,
+    topics,
     verify,
 )
 from anabranch.errors import AnabranchError
@@ -33,6 +41,14 @@ app.add_typer(ledgers.app, name="ledgers")
 app.add_typer(managed_ledgers.app, name="managed-ledger")
 app.add_typer(verify.app, name="verify")
 app.add_typer(metadata.app, name="metadata")
+app.add_typer(migrate.app, name="migrate")
+app.add_typer(tenants.app, name="tenants")
+app.add_typer(namespaces.app, name="namespaces")
+app.add_typer(topics.app, name="topics")
+app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(schemas.app, name="schemas")
+app.add_typer(stats.app, name="stats")
+app.add_typer(spark.app, name="spark")
 
 
 def _print_version(wanted: bool) -> None:

@@ -117,17 +117,25 @@ def _holds_log(folder: Path) -> bool:
     return (folder / "log").is_dir()
 
 
+@asynccontextmanager
+async def looked_at(
+    url: str, credentials: str, runtime: "Runtime"
+) -> "AsyncIterator[MetadataStore]":
+    """A metadata store to be read; of a folder a copy, since opening a store writes to it."""
+    async with AsyncExitStack() as held:
+        folder = Path(url.removeprefix(_EMBEDDED))
+        if url.startswith(_EMBEDDED) and _holds_log(folder):
+            _lock(folder, runtime, held)
+            copy = Path(held.enter_context(tempfile.TemporaryDirectory())) / "metadata"
+            await asyncio.to_thread(copytree, folder, copy)
+            url = f"{_EMBEDDED}{copy}"
+        yield await held.enter_async_context(opened(url, runtime, credentials))
+
+
 async def _metadata(
     url: str, credentials: str, runtime: "Runtime", held: AsyncExitStack
 ) -> "MetadataStore":
-    folder = Path(url.removeprefix(_EMBEDDED))
-    if url.startswith(_EMBEDDED) and _holds_log(folder):
-        # Opening a store writes to it, so a copy is opened.
-        _lock(folder, runtime, held)
-        copy = Path(held.enter_context(tempfile.TemporaryDirectory())) / "metadata"
-        await asyncio.to_thread(copytree, folder, copy)
-        url = f"{_EMBEDDED}{copy}"
-    return await held.enter_async_context(opened(url, runtime, credentials))
+    return await held.enter_async_context(looked_at(url, credentials, runtime))
 
 
 async def _ledgers(

@@ -1,12 +1,11 @@
 """`anabranch managed-ledger`: look at the logs of topics and at their cursors, and check them."""
 
-import asyncio
 import sys
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.ledger_places import run
 from anabranch.cli.managed_ledger_places import Places, looked_into
 from anabranch.cli.metadata_places import (
     CredentialsOption,
@@ -17,8 +16,8 @@ from anabranch.cli.metadata_places import (
     time_text,
 )
 from anabranch.cli.progress import Progress
-from anabranch.cli.verdicts import EXIT_VIOLATED, Output, refuse
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.cli.verdicts import EXIT_VIOLATED, Output
+from anabranch.errors import ConfigError
 from anabranch.ids import Position, TopicName, decode_segment
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at the logs of topics and at their cursors, and check them."
 )
 
-_EXIT_INTERRUPTED = 130
-T = TypeVar("T")
 
 NameArgument = Annotated[
     str, typer.Argument(help="The topic, or TENANT/NAMESPACE/persistent/TOPIC as in metadata.")
@@ -92,7 +89,7 @@ def show(
             cursors = await cursor_nodes(store, viewed.name)
             return _chain_json(viewed) | {"cursors": list(cursors)}
 
-    found = _run(work)
+    found = run(work)
     if output is Output.JSON:
         print_json(found)
         return
@@ -133,7 +130,7 @@ def cursors(
                 for cursor, value in nodes.items()
             ]
 
-    rows = _run(work)
+    rows = run(work)
     if output is Output.JSON:
         print_json(rows)
         return
@@ -177,7 +174,7 @@ def verify(
             progress.end()
             return check
 
-    check = _run(work)
+    check = run(work)
     if output is Output.JSON:
         print_json(_check_json(check))
     else:
@@ -269,18 +266,3 @@ def _print_table(head: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     for row in cells:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-
-
-def _run(work: "Callable[[Runtime], Coroutine[Any, Any, T]]") -> T:
-    from anabranch.runtime.real import real_runtime
-
-    async def main() -> T:
-        return await work(real_runtime())
-
-    try:
-        return asyncio.run(main())
-    except (AnabranchError, OSError) as error:
-        refuse(error)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(_EXIT_INTERRUPTED) from None

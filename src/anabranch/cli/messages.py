@@ -1,25 +1,32 @@
 """`anabranch produce` and `anabranch consume`: messages from and to the terminal.
 
-Both use the ordinary Pulsar client, so they work with any server that speaks the protocol, and show
-that ours does. Standard output carries messages only; everything else goes to standard error.
+Both use our own client, and work with any server that speaks the protocol. Standard output carries
+messages only; everything else goes to standard error.
 """
 
+import asyncio
 import enum
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from anabranch.cli.access import AccessOption, load_access
+from anabranch.cli.message_summaries import INTERRUPTED, Published, Received, Wanted
 from anabranch.cli.start_position import parse_start
 from anabranch.errors import ConfigError
 
+if TYPE_CHECKING:
+    from anabranch.cli.message_session import MessageSession
+
+T = TypeVar("T")
 _DEFAULT_URL = "pulsar://127.0.0.1:6650"
+_OPEN_TIMEOUT_S = 30.0
 _Url = Annotated[str, typer.Option("--url", help="Address of the server.")]
-_Verbose = Annotated[bool, typer.Option("--verbose", help="Show the log of the client library.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", help="Show the log of the client, too.")]
 
 
 class Compression(enum.Enum):
@@ -62,6 +69,7 @@ def produce(
         typer.Option("-m", "--message", help="What to send; again for more. Else: stdin lines."),
     ] = None,
     url: _Url = _DEFAULT_URL,
+    access: AccessOption = "",
     key: Annotated[str | None, typer.Option(help="Key of every message.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Send the messages this many times.")] = 1,
     compression: Annotated[
@@ -84,17 +92,25 @@ def produce(
     """
     if message is None and count > 1:
         raise ConfigError("--count repeats -m messages: give at least one -m")
-    from anabranch.cli.pulsar_session import PulsarSession
+    from anabranch.cli.message_input import repeated, stdin_lines
 
     _refuse_bytes(("TOPIC", topic), ("--key", key))
-    payloads: Iterable[bytes] = _stdin_lines()
-    if message is not None:
+
+    async def work() -> Published:
         # What the shell gave, also if it is not text.
-        payloads = chain.from_iterable(repeat([os.fsencode(text) for text in message], count))
-    with PulsarSession(url, timeout_s=timeout, verbose=verbose) as session:
-        summary = session.publish(
-            topic, payloads, key=key, compression=compression.name, batching=batching, rate=rate
-        )
+        given = None if message is None else [os.fsencode(text) for text in message]
+        payloads = stdin_lines() if given is None else repeated(given, count)
+        async with _session(url, access, timeout_s=timeout, verbose=verbose) as session:
+            return await session.publish(
+                topic,
+                payloads,
+                key=key,
+                compression=compression.value,
+                batching=batching,
+                rate=rate,
+            )
+
+    summary = _to_the_end(work())
     if output is Output.JSON:
         import json
 
@@ -104,11 +120,17 @@ def produce(
     raise typer.Exit(summary.exit_code)
 
 
-def _stdin_lines() -> Iterator[bytes]:
-    if sys.stdin.isatty():
-        print("type messages, one per line; Ctrl-D ends", file=sys.stderr)
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n")
+def _session(url: str, access: str, *, timeout_s: float, verbose: bool) -> "MessageSession":
+    from anabranch.cli.message_session import MessageSession
+
+    return MessageSession(url, load_access(access), timeout_s=timeout_s, verbose=verbose)
+
+
+def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _refuse_bytes(*given: tuple[str, str | None]) -> None:
@@ -150,6 +172,7 @@ def consume(
     ] = 1,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     url: _Url = _DEFAULT_URL,
+    access: AccessOption = "",
     type_: Annotated[
         SubscriptionType | None,
         typer.Option("--type", help="How consumers share the subscription (default: exclusive)."),
@@ -175,21 +198,22 @@ def consume(
     _check_choices(subscription, from_, type_, position, ack)
     _refuse_bytes(("TOPIC", topic), ("--subscription", subscription))
     start = parse_start(from_ or "latest", now_ms=time.time_ns() // 1_000_000)
-    from anabranch.cli.pulsar_session import PulsarSession, Wanted
-
     wanted = Wanted(None if follow else number, as_json=output is Output.JSON, idle_s=timeout)
-    with PulsarSession(url, verbose=verbose) as session:
-        if subscription is None:
-            summary = session.read(topic, start, wanted)
-        else:
-            summary = session.receive(
+
+    async def work() -> Received:
+        async with _session(url, access, timeout_s=_OPEN_TIMEOUT_S, verbose=verbose) as session:
+            if subscription is None:
+                return await session.read(topic, start, wanted)
+            return await session.receive(
                 topic,
                 subscription,
                 wanted,
-                consumer_type=(type_ or SubscriptionType.EXCLUSIVE).value,
+                subscription_type=(type_ or SubscriptionType.EXCLUSIVE).value,
                 earliest=position is Start.EARLIEST,
                 acknowledge=ack,
             )
+
+    summary = _to_the_end(work())
     if summary.exit_code:
         print(summary.as_text(), file=sys.stderr)
     raise typer.Exit(summary.exit_code)

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.metadata_copy_reports import (
+    CopyProgress,
+    digest_fields,
+    print_report,
+)
 from anabranch.cli.metadata_places import (
     EXIT_REFUSED,
     CredentialsOption,
@@ -16,13 +21,10 @@ from anabranch.cli.metadata_places import (
     OutputOption,
     UrlOption,
     opened,
-    print_fields,
-    print_json,
     print_json_line,
     run,
     safe,
 )
-from anabranch.cli.progress import Progress
 from anabranch.cli.verdicts import Output
 from anabranch.errors import InputError, NotFound
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from anabranch.metadata.store import Record
     from anabranch.metadata.transfer.comparing import Difference
     from anabranch.metadata.transfer.copying import CopyOptions
-    from anabranch.metadata.transfer.digest import Digest
     from anabranch.metadata.transfer.sources import RecordSource
     from anabranch.runtime import Runtime
 
@@ -82,14 +83,16 @@ def export(
 ) -> None:
     """Write the nodes of a store, as of one moment, into a file with checksums.
 
-    ZooKeeper and Oxia must not be written to meanwhile; if they are, there is no file.
+    ZooKeeper and Oxia must not be written to meanwhile; if they are, there is no file. ZooKeeper
+    shows nobody which nodes are containers or have a time to live: they are written as nodes that
+    stay.
 
     Exit code 0: written; 1: there are no such nodes, the store is in use, or it has changed; 2: it
     cannot be done.
     """
     from anabranch.metadata.paths import check_path
     from anabranch.metadata.transfer.export_file import write_export
-    from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
+    from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals, Totalling
     from anabranch.metadata.transfer.one_moment import OneMoment
     from anabranch.metadata.transfer.sources import shown
     from anabranch.metadata.transfer.survey import paced
@@ -97,16 +100,16 @@ def export(
     async def work(runtime: "Runtime") -> ExportTotals:
         header = ExportHeader(shown(url), check_path(prefix), runtime.clock.wall_ms())
         async with _source(url, runtime, credentials, prefix) as source:
-            progress = _CopyProgress()
+            progress = CopyProgress()
             moment = OneMoment(source)
             await moment.begin()
             records = paced(moment.records(), runtime.clock, rate, bytes_rate, progress.tell)
             try:
                 if dry_run:
-                    totals = ExportTotals()
+                    totalling = Totalling()
                     async for record in records:
-                        totals = totals.plus(record)
-                    return totals
+                        totalling.add(record)
+                    return totalling.totals
                 check = None if source.is_of_one_moment else moment.check
                 return await write_export(
                     runtime.disk, file, header, records, overwrite=overwrite, check=check
@@ -115,9 +118,9 @@ def export(
                 progress.end()
 
     totals = run(work)
-    fields = {"file": file} | _digest_fields(totals.digest)
+    fields = {"file": file} | digest_fields(totals.digest)
     fields |= {"ephemeral_nodes": totals.ephemerals, "dry_run": dry_run}
-    _print(fields, output)
+    print_report(fields, output)
 
 
 def restore(
@@ -167,7 +170,8 @@ def copy(
 ) -> None:
     """Copy the nodes of one store into another. Ephemeral ones are left out.
 
-    Nobody should write to the source meanwhile: if it changes, the copy is not believed.
+    Nobody should write to the source meanwhile: if it changes, the copy is not believed. ZooKeeper
+    shows nobody which nodes are containers or have a time to live: they become nodes that stay.
 
     Exit code 0: all arrived; 1: refused, the target has such nodes, or the source has changed; 2:
     it cannot be done; 3: an answer was lost.
@@ -204,26 +208,35 @@ def _copy(
 ) -> None:
     from anabranch.metadata.transfer.copying import Copy
     from anabranch.metadata.transfer.keeping import keeping_of
+    from anabranch.metadata.transfer.rights_last import HoldsRights
     from anabranch.metadata.transfer.sources import shown
     from anabranch.metadata.transfer.survey import survey
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
         keeping = keeping_of(target_url)
         await _check_version_map(runtime, options)
-        progress = _CopyProgress()
+        progress = CopyProgress()
         async with (
             _source(source_url, runtime, credentials, prefix) as source,
             opened(target_url, runtime, credentials, may_be_new=True, only_look=dry_run) as target,
         ):
             try:
                 if dry_run:
-                    found = await survey(source, target, keeping, progress.tell)
+                    rights = target if isinstance(target, HoldsRights) else None
+                    found = await survey(
+                        source,
+                        target,
+                        keeping,
+                        progress.tell,
+                        rights=rights,
+                        may_be_there=options.overwrite,
+                    )
                     found.refuse_impossible()
                     if not keeping.access and not options.drop_acls:
                         found.refuse_acls()
                     if not options.overwrite:
                         found.refuse_conflicts()
-                    return _digest_fields(found.digest) | {
+                    return digest_fields(found.digest) | {
                         "ephemerals": found.ephemerals,
                         "acls": found.acls,
                         "occupied": found.occupied,
@@ -234,7 +247,7 @@ def _copy(
                 ).run()
             finally:
                 progress.end()
-        return _digest_fields(report.digest) | {
+        return digest_fields(report.digest) | {
             "ephemerals_left_out": report.ephemerals,
             "acls_dropped": report.acls_dropped,
             "overwritten": report.overwritten,
@@ -245,7 +258,7 @@ def _copy(
             "verified": report.verified,
         }
 
-    _print(run(work), output)
+    print_report(run(work), output)
 
 
 async def _check_version_map(runtime: "Runtime", options: "CopyOptions") -> None:
@@ -280,6 +293,7 @@ def diff(
     """
     from anabranch.metadata.transfer.comparing import compare
     from anabranch.metadata.transfer.keeping import EVERYTHING, keeping_of
+    from anabranch.metadata.transfer.survey import paced
 
     async def work(runtime: "Runtime") -> int:
         count = 0
@@ -290,17 +304,23 @@ def diff(
             _source(left, runtime, credentials, prefix) as ours,
             _source(right, runtime, credentials, prefix) as theirs,
         ):
+            progress = CopyProgress()
+            told = paced(ours.records(), runtime.clock, None, None, progress.tell, "compare")
             differences = compare(
-                _or_nothing(ours.records()),
+                _or_nothing(told),
                 _or_nothing(theirs.records()),
                 keepings=keepings,
                 content_only=content_only,
                 times=times,
                 ephemerals=ephemerals,
             )
-            async for difference in differences:
-                count += 1
-                _print_difference(difference, output)
+            try:
+                async for difference in differences:
+                    count += 1
+                    progress.end()  # both may be on one screen
+                    _print_difference(difference, output)
+            finally:
+                progress.end()
         return count
 
     count = run(work)
@@ -352,37 +372,3 @@ async def _source(
     async with opened(url, runtime, credentials) as store:
         sorting = Sorting(runtime, tempfile.gettempdir())
         yield StoreSource(store, url, "/" if prefix is None else prefix, keeping, sorting)
-
-
-def _digest_fields(digest: "Digest") -> dict[str, Any]:
-    return {
-        "nodes": digest.nodes,
-        "value_bytes": digest.value_bytes,
-        "content_digest": digest.content_text,
-        "exact_digest": digest.exact_text,
-    }
-
-
-def _print(fields: dict[str, Any], output: Output) -> None:
-    if output is Output.JSON:
-        print_json(fields)
-    else:
-        print_fields({name: value for name, value in fields.items() if value})
-
-
-class _CopyProgress:
-    """How far a copy is, on standard error."""
-
-    def __init__(self) -> None:
-        self._line = Progress(sys.stderr)
-
-    def tell(self, phase: str, done: "Digest") -> None:
-        """So much of a phase is done."""
-        rate = done.nodes / max(self._line.seconds, 0.001)
-        self._line.show(
-            f"{phase}: {done.nodes:,} nodes, {done.value_bytes / 2**20:,.1f} MiB, {rate:,.0f}/s"
-        )
-
-    def end(self) -> None:
-        """Take the line away."""
-        self._line.end()

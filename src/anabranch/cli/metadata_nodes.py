@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.metadata_copy_reports import CopyProgress
 from anabranch.cli.metadata_places import (
     CredentialsOption,
     DryRunOption,
@@ -21,13 +22,15 @@ from anabranch.cli.metadata_places import (
     stat_json,
     value_json,
     value_text,
+    warn,
 )
+from anabranch.cli.progress import Progress
 from anabranch.cli.verdicts import Output
 from anabranch.errors import BadVersion, ConfigError, InputError, NotEmpty, NotFound
 
 if TYPE_CHECKING:
     from anabranch.metadata.store import IndexKey, MetadataStore, Node, Stat
-    from anabranch.runtime import Runtime
+    from anabranch.runtime import Clock, Runtime
 
 PathArgument = Annotated[str, typer.Argument(help="The node, such as /admin/policies.")]
 SubtreeArgument = Annotated[str, typer.Argument(help="Where to begin.")]
@@ -119,7 +122,9 @@ def put(
             return await store.put(path, content, expected, sequential=sequential, indexes=keys)
 
     stat = run(work)
-    if stat is None:
+    if stat is None and output is Output.JSON:
+        print_json({"path": path, "dry_run": True})
+    elif stat is None:
         print(f"would write {safe(path)}")
     elif output is Output.JSON:
         print_json(stat_json(stat))
@@ -157,11 +162,8 @@ def _index_keys(given: list[str] | None) -> "tuple[IndexKey, ...] | None":
 
 async def _present_indexes(store: "MetadataStore", path: str) -> "tuple[IndexKey, ...]":
     """What a put would take away otherwise."""
-    if not await store.exists(path):
-        return ()
-    async for record in store.export(path):
-        return record.indexes
-    return ()
+    record = await store.record(path)
+    return () if record is None else record.indexes
 
 
 async def _check_put(store: "MetadataStore", put: Any) -> None:
@@ -227,18 +229,23 @@ async def _delete_below(store: "MetadataStore", path: str) -> int:
     """Delete what is below a node, level by level from the bottom, without a list of all of it."""
     from anabranch.metadata.paths import join
 
+    progress = Progress(sys.stderr)
     deleted = 0
-    open_levels = [(path, await store.children(path))]
-    while open_levels:
-        place, names = open_levels[-1]
-        if not names:
-            open_levels.pop()
-            if open_levels:
-                await store.delete(place)
-                deleted += 1
-            continue
-        child = join(place, names.pop())
-        open_levels.append((child, await store.children(child)))
+    try:
+        open_levels = [(path, await store.children(path))]
+        while open_levels:
+            place, names = open_levels[-1]
+            if not names:
+                open_levels.pop()
+                if open_levels:
+                    await store.delete(place)
+                    deleted += 1
+                    progress.show(f"deleted {deleted:,} nodes")
+                continue
+            child = join(place, names.pop())
+            open_levels.append((child, await store.children(child)))
+    finally:
+        progress.end()
     return deleted
 
 
@@ -318,32 +325,44 @@ def stat(
 
     Exit code 0: there it is; 1: there is no such node; 2: it cannot be done.
     """
+    from anabranch.metadata.transfer.open_copies import sentences_of
+    from anabranch.metadata.transfer.rights_last import HoldsRights
 
-    async def work(runtime: "Runtime") -> dict[str, Any]:
+    async def work(runtime: "Runtime") -> tuple[dict[str, Any], list[str]]:
         async with opened(url, runtime, credentials) as store:
             node = await _node(store, path)
             found = stat_json(node.stat) | {
                 "bytes": len(node.value),
                 "children": len(await store.children(path)),
             }
-            return found | (await _totals(store, path) if below else {})
+            found |= await _totals(store, path, runtime.clock) if below else {}
+            notes = store.open_notes if isinstance(store, HoldsRights) else None
+            return found, [] if notes is None else await sentences_of(notes)
 
-    fields = run(work)
+    fields, open_copies = run(work)
     if output is Output.JSON:
-        print_json(fields)
+        print_json(fields | {"open_copies": open_copies})
     else:
         print_fields(fields)
+    for sentence in open_copies:
+        warn(safe(sentence))
 
 
-async def _totals(store: "MetadataStore", path: str) -> dict[str, Any]:
-    from anabranch.metadata.transfer.file_format import ExportTotals
+async def _totals(store: "MetadataStore", path: str, clock: "Clock") -> dict[str, Any]:
+    from anabranch.metadata.transfer.file_format import Totalling
+    from anabranch.metadata.transfer.survey import paced
 
-    totals = ExportTotals()
+    totalling = Totalling()
     largest = ("", -1)
-    async for record in store.export(path):
-        totals = totals.plus(record)
-        if len(record.value) > largest[1]:
-            largest = (record.path, len(record.value))
+    progress = CopyProgress()
+    try:
+        async for record in paced(store.export(path), clock, None, None, progress.tell, "count"):
+            totalling.add(record)
+            if len(record.value) > largest[1]:
+                largest = (record.path, len(record.value))
+    finally:
+        progress.end()
+    totals = totalling.totals
     return {
         "nodes": totals.digest.nodes,
         "ephemeral_nodes": totals.ephemerals,

@@ -83,7 +83,7 @@ async def opened(
             raise ConfigError(_no_store(url.removeprefix(_EMBEDDED)))
         if only_look:
             url = "memory:"
-    known = load_credentials(credentials, _warn)
+    known = load_credentials(credentials, warn)
     try:
         store = await open_store(
             url,
@@ -102,8 +102,15 @@ async def opened(
         await store.close()
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Say something on standard error besides what was asked for."""
     print(f"warning: {sentence}", file=sys.stderr)
+
+
+def tell_notes(error: BaseException) -> None:
+    """What was left half done, for who interrupted a command or met a bug of ours."""
+    for note in getattr(error, "__notes__", ()):
+        warn(safe(note))
 
 
 def _holds_store(folder: str) -> bool:
@@ -121,7 +128,11 @@ def run(work: "Callable[[Runtime], Awaitable[T]]") -> T:
     from anabranch.runtime.real import real_runtime
 
     async def main() -> T:
-        return await work(real_runtime())
+        try:
+            return await work(real_runtime())
+        except BaseException as error:
+            tell_notes(error)
+            raise
 
     try:
         return asyncio.run(main())

@@ -5,6 +5,14 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 _INTERVAL_S: Final = 0.5
+_BAR_CHARACTERS: Final = 20
+
+
+def bar(done: int, whole: int) -> str:
+    """How much of something that has an end is done."""
+    share = min(1.0, done / max(1, whole))
+    filled = "#" * int(share * _BAR_CHARACTERS)
+    return f"[{filled:.<{_BAR_CHARACTERS}}] {int(share * 100):3}%"
 
 
 class Progress:
@@ -41,6 +49,7 @@ class Progress:
             self._write("")
             self._out.write("\r")
             self._out.flush()
+            self._width = 0
 
     def _write(self, text: str) -> None:
         self._out.write(f"\r{text:<{self._width}}")

@@ -74,8 +74,12 @@ describe_flags(standalone, _NOT_OURS)
 
 def _announce(server: "Standalone") -> None:
     command = _own_command()
-    url = "" if server.service_url == "pulsar://127.0.0.1:6650" else f" --url {server.service_url}"
-    print(f"anabranch is ready: {server.service_url}  web {server.web_url}")
+    url = (
+        ""
+        if server.reachable_url == "pulsar://127.0.0.1:6650"
+        else f" --url {server.reachable_url}"
+    )
+    print(f"anabranch is ready: {server.reachable_url}  web {server.reachable_web_url}")
     print(f"data is kept in {server.data_place}; Ctrl-C stops the server")
     print("try it from another terminal:")
     print(f"  {command} produce my-topic -m hello{url}")
