@@ -5,15 +5,17 @@ it is called in process by the simulation. Every error is JSON: {"reason": "…"
 """
 
 import json
+import string
 from typing import Any, Final
+from urllib.parse import quote_from_bytes
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from anabranch.admin.endpoints import EMPTY, Call, Endpoint
+from anabranch.admin.endpoints import EMPTY, ORIGINAL_PRINCIPAL, Call, Endpoint, Origin
 from anabranch.admin.limits import BODY_BYTES_MAX
-from anabranch.admin.refusals import RestRefused, status_of
+from anabranch.admin.refusals import Redirected, RestRefused, status_of
 from anabranch.admin.router import Router
 from anabranch.admin.served import Served
 from anabranch.admin.table import ENDPOINTS
@@ -21,8 +23,6 @@ from anabranch.errors import AnabranchError
 from anabranch.security import Caller, Right
 from anabranch.telemetry.logs import get_logger
 
-ORIGINAL_PRINCIPAL: Final = "x-original-principal"
-"""The header in which a proxy says for whom it asks."""
 CERTIFICATE: Final = "anabranch.peer_certificate"
 """Where the web server leaves what a client has shown, in the state of a request."""
 _WITHOUT_THE_BROKER: Final = (
@@ -49,6 +49,12 @@ class WebInterface:
             return
         except AnabranchError as error:
             response = self._refusal(request, error)
+        except Exception as error:
+            if self._served.why_not_ready() is not None:
+                raise  # nobody counts yet
+            doing = f"{request.method} {request.url.path[:200]}"
+            self._served.broker.mishaps.report(doing, error)
+            response = _json({"reason": "an unexpected error, see the log"}, 500, None)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -59,8 +65,7 @@ class WebInterface:
                 raise RestRefused(503, reason)
         caller = self._caller(request) if endpoint.right is not Right.ANYBODY else None
         body = await _body(request)
-        path = _raw_path(request).decode()
-        call = Call(self._served, names, request.query_params, body, caller, path)
+        call = Call(self._served, names, request.query_params, body, caller, _origin(request))
         await self._authorize(call, endpoint)
         return _response(await endpoint.serve(call))
 
@@ -92,13 +97,26 @@ class WebInterface:
         status = status_of(error)
         if status >= 500:
             self._log.error("web.request_failed", cause=error, path=request.url.path)
-        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        if isinstance(error, Redirected):
+            headers["Location"] = error.location
         return _json({"reason": str(error)}, status, headers)
 
 
 def _raw_path(request: Request) -> bytes:
     raw_path: bytes = request.scope["raw_path"]
     return raw_path
+
+
+def _origin(request: Request) -> Origin:
+    shown = {
+        name: request.headers[name]
+        for name in ("authorization", ORIGINAL_PRINCIPAL)
+        if name in request.headers
+    }
+    # What is no ASCII may be sent as it is, but not be sent on so.
+    path = quote_from_bytes(_raw_path(request), safe=string.punctuation)
+    return Origin(request.method, path, request.url.scheme == "https", shown)
 
 
 async def _body(request: Request) -> bytes:

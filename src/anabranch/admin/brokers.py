@@ -4,16 +4,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from anabranch.admin.endpoints import Call, Endpoint
+from anabranch.admin.owners import redirect, registered
+from anabranch.admin.refusals import RestRefused
+from anabranch.broker.limits import TOPICS_PER_SLICE
+from anabranch.ownership.addresses import BROKERS
+from anabranch.runtime import slices
 from anabranch.security import Right
+from anabranch.telemetry.metrics import LINES_PER_SLICE, STILL_COUNTING
 
 _ROOT: Final = "/admin/v2/brokers"
-BROKERS: Final = "/loadbalance/brokers"
-"""Where brokers of a cluster register."""
 
 
 def own_id(call: Call) -> str:
     """The name of this broker: host and port of its web interface."""
-    return urlsplit(call.served.web_url).netloc
+    return urlsplit(call.served.web_url or call.served.web_url_tls).netloc
 
 
 async def list_brokers(call: Call) -> object:
@@ -23,7 +27,10 @@ async def list_brokers(call: Call) -> object:
 
 async def leader(call: Call) -> object:
     """The broker that decides for all."""
-    return {"serviceUrl": call.served.web_url, "brokerId": own_id(call)}
+    found = await call.broker.ownership.leader()
+    if found is None:
+        raise RestRefused(404, "Couldn't find leader broker")
+    return {"serviceUrl": found.web_url or found.web_url_tls, "brokerId": found.broker_id}
 
 
 async def changed_configuration(_: Call) -> object:
@@ -68,6 +75,53 @@ async def load_report(call: Call) -> object:
     }
 
 
+async def owned_namespaces(call: Call) -> object:
+    """The bundles that this broker has; another one is to be asked itself."""
+    if call.names["broker"] != own_id(call):
+        address = await registered(call, call.names["broker"])
+        if address is None:
+            raise RestRefused(404, f"there is no broker {call.names['broker'][:200]}")
+        raise redirect(call, address, take=False)
+    held = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+    return {str(bundle): held for bundle in call.broker.ownership.owned()}
+
+
+async def topics_here(call: Call) -> object:
+    """What goes through the topics that are open here, by namespace and domain."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    async for topic in slices.in_slices(call.broker.topics.all(), TOPICS_PER_SLICE):
+        name, out = topic.name, [each.traffic for each in topic.subscriptions.values()]
+        space = found.setdefault(name.namespace_name, {}).setdefault(name.domain, {})
+        space[str(name)] = {
+            "producerCount": len(topic.producers),
+            "msgInCount": topic.traffic.messages,
+            "bytesInCount": topic.traffic.bytes,
+            "msgOutCount": sum(each.messages for each in out),
+            "bytesOutCount": sum(each.bytes for each in out),
+            "msgRateIn": topic.traffic.per_second[0],
+            "msgThroughputIn": topic.traffic.per_second[1],
+            "msgRateOut": sum(each.per_second[0] for each in out),
+            "msgThroughputOut": sum(each.per_second[1] for each in out),
+            "storageSize": topic.ledger.size_bytes,
+        }
+    return found
+
+
+async def figures(call: Call) -> object:
+    """Every figure there is, as JSON."""
+    return [
+        {"dimensions": dict(sample.labels), "metrics": {metric.name + sample.suffix: sample.value}}
+        for metric in call.served.metrics()
+        async for sample in slices.in_slices(metric.samples, LINES_PER_SLICE)
+        if sample is not STILL_COUNTING
+    ]
+
+
+async def check_quotas(call: Call) -> None:
+    """Look now for backlogs that are too large, and for all else that only time brings."""
+    await call.broker.upkeep.look_after_all()
+
+
 def _endpoint(path: str, serve: object, words: str, right: Right = Right.SUPERUSER) -> Endpoint:
     return Endpoint("GET", path, right, serve, words)  # type: ignore[arg-type]
 
@@ -81,4 +135,9 @@ BROKER_ENDPOINTS: Final = (
     _endpoint(f"{_ROOT}/configuration/runtime", runtime_configuration, "Every setting"),
     _endpoint(f"{_ROOT}/internal-configuration", internal_configuration, "Where the stores are"),
     _endpoint("/admin/v2/broker-stats/load-report", load_report, "How busy this broker is"),
+    _endpoint("/admin/v2/broker-stats/topics", topics_here, "What goes through topics here"),
+    _endpoint("/admin/v2/broker-stats/destinations", topics_here, "The same by its older name"),
+    _endpoint("/admin/v2/broker-stats/metrics", figures, "Every figure"),
+    _endpoint(f"{_ROOT}/backlog-quota-check", check_quotas, "Look at backlogs now"),
+    _endpoint(f"{_ROOT}/{{cluster}}/{{broker}}/ownedNamespaces", owned_namespaces, "Its bundles"),
 )

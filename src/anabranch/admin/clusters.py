@@ -32,7 +32,7 @@ async def list_clusters(call: Call) -> object:
 
 async def get_cluster(call: Call) -> object:
     """One cluster's document, without its secrets."""
-    return {**_DEFAULTS, **without_secrets(to_json(await _existing(call)))}
+    return {**_DEFAULTS, **without_secrets(to_json(await existing_cluster(call)))}
 
 
 def without_secrets(shown: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ async def update_cluster(call: Call) -> object:
 async def delete_cluster(call: Call) -> None:
     """The end of a cluster that no tenant uses."""
     name = _name(call)
-    await _existing(call)
+    await existing_cluster(call)
     for tenant in await call.served.metadata.children(TENANTS):
         info = await call.documents.get(TenantInfo, tenant_path(tenant))
         if info is not None and name in info.allowed_clusters:
@@ -72,20 +72,8 @@ async def delete_cluster(call: Call) -> None:
 
 async def get_peers(call: Call) -> object:
     """Clusters that hold the same data."""
-    peers = (await _existing(call)).peer_cluster_names
+    peers = (await existing_cluster(call)).peer_cluster_names
     return EMPTY if peers is None else list(peers)
-
-
-async def failure_domains(call: Call) -> object:
-    """Groups of brokers that fail together: none."""
-    await _existing(call)
-    return {}
-
-
-async def isolation_policies(call: Call) -> object:
-    """Which namespaces are kept on which brokers: none are."""
-    await _existing(call)
-    raise RestRefused(404, f"NamespaceIsolationPolicies for cluster {_name(call)} does not exist")
 
 
 def _name(call: Call) -> str:
@@ -95,10 +83,15 @@ def _name(call: Call) -> str:
         raise RestRefused(412, "Cluster name is not valid") from None
 
 
-async def _existing(call: Call) -> ClusterData:
+async def existing_cluster(call: Call, status: int = 404) -> ClusterData:
+    """The document of the cluster in the path.
+
+    Raises:
+        RestRefused: with `status`, if there is no such cluster.
+    """
     found = await call.documents.get(ClusterData, cluster_path(_name(call)))
     if found is None:
-        raise RestRefused(404, "Cluster does not exist")
+        raise RestRefused(status, "Cluster does not exist")
     return found
 
 
@@ -109,12 +102,4 @@ CLUSTER_ENDPOINTS: Final = (
     Endpoint("POST", _ONE, Right.SUPERUSER, update_cluster, "Change a cluster"),
     Endpoint("DELETE", _ONE, Right.SUPERUSER, delete_cluster, "Forget a cluster nobody uses"),
     Endpoint("GET", f"{_ONE}/peers", Right.SUPERUSER, get_peers, "Clusters with the same data"),
-    Endpoint("GET", f"{_ONE}/failureDomains", Right.SUPERUSER, failure_domains, "Failure domains"),
-    Endpoint(
-        "GET",
-        f"{_ONE}/namespaceIsolationPolicies",
-        Right.SUPERUSER,
-        isolation_policies,
-        "Isolation policies",
-    ),
 )

@@ -6,7 +6,7 @@ A change is read, made and written on the condition that nobody wrote meanwhile,
 from collections.abc import Callable
 from typing import TypeVar
 
-from anabranch.errors import BadVersion, FormatError, NotFound
+from anabranch.errors import BadVersion, FormatError, InputError, NotFound
 from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.policies import JsonDocument, decode, encode
 
@@ -29,9 +29,13 @@ class Documents:
         return None if node is None else _decoded(kind, path, node.value)
 
     async def create(self, path: str, document: JsonDocument) -> bool:
-        """Write a new document; False if there was one already."""
+        """Write a new document; False if there was one already.
+
+        Raises:
+            InputError: if it could not be read again.
+        """
         try:
-            await self.store.put(path, encode(document), ABSENT)
+            await self.store.put(path, _readable(document), ABSENT)
         except BadVersion:
             return False
         return True
@@ -41,6 +45,7 @@ class Documents:
 
         Raises:
             NotFound: if it is not there.
+            InputError: if it could not be read again afterwards.
         """
         while True:
             node = await self.store.get(path)
@@ -48,7 +53,7 @@ class Documents:
                 raise NotFound(f"there is no {path}")
             changed = change(_decoded(kind, path, node.value))
             try:
-                await self.store.put(path, encode(changed), node.stat.version)
+                await self.store.put(path, _readable(changed), node.stat.version)
             except BadVersion:
                 continue
             return changed
@@ -60,6 +65,16 @@ class Documents:
         except NotFound:
             return False
         return True
+
+
+def _readable(document: JsonDocument) -> bytes:
+    """A document as it is stored, if it can be read again: what cannot be shuts everybody out."""
+    data = encode(document)
+    try:
+        decode(type(document), data)
+    except FormatError as error:
+        raise InputError(str(error)) from None
+    return data
 
 
 def _decoded(kind: type[D], path: str, data: bytes) -> D:

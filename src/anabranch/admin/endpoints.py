@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 
@@ -20,7 +21,22 @@ from anabranch.security import Caller, Resource, Right
 D = TypeVar("D", bound=JsonDocument)
 EMPTY: Final = object()
 """An answer without a body and with status 200: what Pulsar says of a policy that is not set."""
+ORIGINAL_PRINCIPAL: Final = "x-original-principal"
+"""The header in which a proxy says for whom it asks."""
 DOMAINS: Final = ("persistent", "non-persistent")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a request came, for when it is to be made again elsewhere."""
+
+    method: str
+    path: str
+    """As the client sent it, still encoded."""
+    is_secure: bool = False
+    """Whether it came by TLS."""
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The headers by which the client showed who it is."""
 
 
 class Call:
@@ -33,15 +49,14 @@ class Call:
         query: QueryParams,
         body: bytes,
         caller: Caller | None,
-        path: str,
+        origin: Origin,
     ) -> None:
         self.served = served
         self.names = names
         self.query = query
         self.body = body
         self.caller = caller
-        self.path = path
-        """As the client sent it, still encoded."""
+        self.origin = origin
 
     @property
     def broker(self) -> Broker:
@@ -95,6 +110,24 @@ class Call:
             return check_subscription_name(self.names["subscription"])
         except InvalidName as error:
             raise RestRefused(412, f"Subscription name is not valid: {error}") from None
+
+    def about(self, topic: TopicName, page: str | None = None) -> "Call":
+        """The same request about another topic of the namespace, or for another page of it."""
+        segments = self.origin.path.split("/")
+        segments[6] = quote(topic.local, safe="")
+        if page is not None:
+            segments[7:] = [page] if page else []
+        return self._again(segments, topic=topic.local)
+
+    def about_bundle(self, bundle: str) -> "Call":
+        """The same request about one bundle of the namespace."""
+        segments = self.origin.path.split("/")
+        return self._again([*segments[:6], bundle, *segments[6:]], bundle=bundle)
+
+    def _again(self, segments: list[str], **names: str) -> "Call":
+        origin = replace(self.origin, path="/".join(segments))
+        names = {**self.names, **names}
+        return Call(self.served, names, self.query, self.body, self.caller, origin)
 
     def resource(self) -> Resource:
         """What the path is about, as far as rights go."""
@@ -181,7 +214,8 @@ def parse_json(data: bytes) -> Any:
     """Read JSON that a client has sent.
 
     Raises:
-        RestRefused: if it is none, is nested too deeply, or names a key twice.
+        RestRefused: if it is none, is nested too deeply, names a key twice, or has a text that
+            cannot be written.
     """
     try:
         value = json.loads(data, object_pairs_hook=_once)
@@ -191,6 +225,10 @@ def parse_json(data: bytes) -> Any:
         raise RestRefused(400, f"the body is no JSON: {error}") from None
     if _depth(value, 1) > JSON_DEPTH_MAX:
         raise RestRefused(400, f"the body is nested more than {JSON_DEPTH_MAX} deep")
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RestRefused(422, "half a surrogate pair in the body is no text") from None
     return value
 
 

@@ -1,13 +1,18 @@
 """Whether the server is alive and well, its figures, and where topics are."""
 
+import asyncio
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from anabranch import __version__
 from anabranch.admin.endpoints import Call, Endpoint
+from anabranch.admin.namespaces import layout_of
+from anabranch.admin.owners import redirect
 from anabranch.admin.served import Served
+from anabranch.ownership import BrokerAddress
+from anabranch.ownership.bundles import hash_of
 from anabranch.security import Right
 from anabranch.telemetry.metrics import CONTENT_TYPE, render
 
@@ -40,7 +45,11 @@ async def version(_: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """Every figure in Prometheus' text format."""
-    return Response(render(call.served.metrics()), media_type=CONTENT_TYPE)
+    page = []
+    for piece in render(call.served.metrics()):
+        page.append(piece)
+        await asyncio.sleep(0)
+    return Response("".join(page), media_type=CONTENT_TYPE)
 
 
 async def lookup(call: Call) -> object:
@@ -48,7 +57,10 @@ async def lookup(call: Call) -> object:
     authoritative = call.flag("authoritative")
     address = await call.served.locate(call.topic, authoritative=authoritative)
     if not address.is_owner:
-        return RedirectResponse(f"{address.http_url}{call.path}?authoritative=true")
+        web_url, web_url_tls = address.http_url, address.http_url_tls
+        name = urlsplit(web_url or web_url_tls).netloc
+        there = BrokerAddress(name, "", "", web_url, web_url_tls)
+        raise redirect(call, there, take=True)
     return {
         "brokerUrl": address.broker_url,
         "brokerUrlTls": address.broker_url_tls,
@@ -57,6 +69,15 @@ async def lookup(call: Call) -> object:
         "nativeUrl": address.broker_url,
         "brokerUrlSsl": address.broker_url_tls,
     }
+
+
+async def bundle_of(call: Call) -> Response:
+    """The range of hashes that a topic belongs to."""
+    place = hash_of(call.topic)
+    bounds = [int(bound, 16) for bound in (await layout_of(call)).boundaries]
+    low, high = max(bound for bound in bounds[:-1] if bound <= place), bounds[-1]
+    high = min((bound for bound in bounds if bound > place), default=high)
+    return PlainTextResponse(f"0x{low:08x}_0x{high:08x}")
 
 
 async def why_not_healthy(served: Served) -> str | None:
@@ -79,5 +100,12 @@ HEALTH_ENDPOINTS: Final = (
         Right.LOOK_UP,
         lookup,
         "Where a topic is served",
+    ),
+    Endpoint(
+        "GET",
+        "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle",
+        Right.LOOK_UP,
+        bundle_of,
+        "The bundle of a topic",
     ),
 )

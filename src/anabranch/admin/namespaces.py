@@ -3,7 +3,7 @@
 The single policies of a namespace are in `namespace_policies`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -42,9 +42,14 @@ async def existing(call: Call) -> NamespacePolicies:
 
 async def change(call: Call, **changes: Any) -> None:
     """Change single fields of the policies of the namespace in the path."""
+    await change_by(call, lambda old: replace(old, **changes))
+
+
+async def change_by(call: Call, make: Callable[[NamespacePolicies], NamespacePolicies]) -> None:
+    """The same by what they are when they are changed, whoever else changes them."""
     path = namespace_path(call.namespace)
     try:
-        await call.documents.change(NamespacePolicies, path, lambda old: replace(old, **changes))
+        await call.documents.change(NamespacePolicies, path, make)
     except NotFound:
         raise RestRefused(404, "Namespace does not exist") from None
 
@@ -116,11 +121,16 @@ async def list_topics(call: Call) -> object:
     return await names_in(call, mode)
 
 
-async def get_bundles(call: Call) -> object:
-    """How a namespace is cut into ranges of hashes."""
+async def layout_of(call: Call) -> Bundles:
+    """How the namespace in the path is cut into ranges of hashes."""
     policies = await existing(call)
     local = await call.documents.get(LocalPolicies, local_policies_path(call.namespace))
-    found = (local.bundles if local is not None else None) or policies.bundles or even_bundles()
+    return (local.bundles if local is not None else None) or policies.bundles or even_bundles()
+
+
+async def get_bundles(call: Call) -> object:
+    """The bundles of a namespace."""
+    found = await layout_of(call)
     return {"boundaries": list(found.boundaries), "numBundles": len(found.boundaries) - 1}
 
 

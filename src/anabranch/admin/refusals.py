@@ -28,6 +28,14 @@ class RestRefused(AnabranchError):
         self.status = status
 
 
+class Redirected(RestRefused):
+    """Another broker has what the request is about, and is to be asked."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(307, f"this is served at {location}")
+        self.location = location
+
+
 _BY_CODE: Final[dict[int, int]] = {
     ServerError.TopicNotFound: 404,
     ServerError.SubscriptionNotFound: 404,

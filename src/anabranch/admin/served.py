@@ -7,6 +7,8 @@ from typing import Protocol
 from anabranch.broker import Broker
 from anabranch.ids import TopicName
 from anabranch.metadata.store import MetadataStore
+from anabranch.migrations.engine.operation import Operation
+from anabranch.runtime.network import Network, Tls
 from anabranch.security import Authentication, Authorization
 from anabranch.telemetry.metrics import Metric
 
@@ -41,6 +43,11 @@ class Served(Protocol):
         ...
 
     @property
+    def web_url_tls(self) -> str:
+        """The same in TLS; empty where there is no such port."""
+        ...
+
+    @property
     def broker(self) -> Broker:
         """What serves the topics."""
         ...
@@ -51,6 +58,11 @@ class Served(Protocol):
         ...
 
     @property
+    def metadata_migration(self) -> Operation | None:
+        """How that store is replaced; None where it cannot be."""
+        ...
+
+    @property
     def authentication(self) -> Authentication | None:
         """Who tells who is calling; None where nobody is asked."""
         ...
@@ -58,6 +70,16 @@ class Served(Protocol):
     @property
     def authorization(self) -> Authorization | None:
         """Who tells what they may; None where everybody may everything."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """The way to other brokers."""
+        ...
+
+    @property
+    def peer_tls(self) -> Tls | None:
+        """How other brokers are asked that have TLS alone; None where they have none."""
         ...
 
     def why_not_ready(self) -> str | None:

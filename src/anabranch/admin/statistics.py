@@ -1,33 +1,59 @@
-"""Statistics of topics in Pulsar's JSON: what is connected, what waits, what is stored where."""
+"""Statistics of topics in Pulsar's JSON: what is connected, what goes through, what waits.
+
+How a topic is stored is `internal_statistics`' to say. Rates are of the last whole minute.
+"""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from anabranch.admin.brokers import own_id
-from anabranch.admin.endpoints import Call, Endpoint
+from anabranch.admin.endpoints import Call, Endpoint, Handler
+from anabranch.admin.owners import on_every_part, opened
 from anabranch.admin.refusals import RestRefused
-from anabranch.admin.topic_access import opened, partitioned, parts
+from anabranch.admin.topic_access import partitioned
+from anabranch.broker.backlogs import backlog_bytes
 from anabranch.broker.consumer import Consumer
+from anabranch.broker.key_shared import KEY_SHARED
+from anabranch.broker.producer import (
+    EXCLUSIVE,
+    EXCLUSIVE_WITH_FENCING,
+    SHARED,
+    WAIT_FOR_EXCLUSIVE,
+    Producer,
+)
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.subscription_types import TYPE_NAMES
 from anabranch.broker.topic import Topic
-from anabranch.ids import Position
+from anabranch.broker.traffic import Traffic
 from anabranch.security import Right
 
-_TOPIC: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
-_RATES: Final = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
-_COMPACTION: Final = {
+TOPIC_PATH: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
+_ACCESS_MODES: Final = {
+    SHARED: "Shared",
+    EXCLUSIVE: "Exclusive",
+    WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
+    EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
+}
+_NO_COMPACTION: Final = {
     "lastCompactionRemovedEventCount": 0,
     "lastCompactionSucceedTimestamp": 0,
     "lastCompactionFailedTimestamp": 0,
     "lastCompactionDurationTimeInMills": 0,
 }
 _SUMMED: Final = (
-    *_RATES, "bytesInCounter", "msgInCounter", "bytesOutCounter", "msgOutCounter", "storageSize",
-    "backlogSize", "waitingPublishers", "publishRateLimitedTimes",
+    "msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut", "bytesInCounter",
+    "msgInCounter", "bytesOutCounter", "msgOutCounter", "storageSize", "backlogSize",
+    "waitingPublishers",
 )  # fmt: skip
 _SUMMED_OF_SUBSCRIPTION: Final = (
-    "msgBacklog", "msgBacklogNoDelayed", "backlogSize", "unackedMessages", "msgOutCounter",
-    "bytesOutCounter", "msgDelayed",
+    "msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate", "msgBacklog",
+    "msgBacklogNoDelayed", "backlogSize", "unackedMessages", "msgOutCounter", "bytesOutCounter",
+    "msgDelayed", "totalMsgExpired",
+)  # fmt: skip
+_LATEST_OF_SUBSCRIPTION: Final = (
+    "lastExpireTimestamp", "lastConsumedFlowTimestamp", "lastConsumedTimestamp",
+    "lastAckedTimestamp",
 )  # fmt: skip
 
 
@@ -43,24 +69,33 @@ async def partitioned_stats(call: Call) -> object:
     document = await partitioned(call)
     if document is None:
         raise RestRefused(404, f"Partitioned Topic {call.topic} not found")
-    each = {
-        str(name): _of_topic(await opened(call, name), own_id(call)) for name in await parts(call)
-    }
+    each = await of_parts(call, topic_stats, "stats")
     whole = _together(each.values())
     whole["metadata"] = {"partitions": document.partitions, "deleted": document.deleted}
     whole["partitions"] = each if call.query.get("perPartition", "true") == "true" else {}
     return whole
 
 
+async def of_parts(call: Call, serve: Handler, page: str) -> dict[str, dict[str, Any]]:
+    """What a page of each partition answers, by the name of the partition."""
+    answers = await on_every_part(call, serve, page)
+    return {str(name): found for name, found in answers.items() if isinstance(found, dict)}
+
+
+# --- all partitions together -----------------------------------------------------------------
+
+
 def _together(stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = dict.fromkeys(_SUMMED, 0)
-    whole |= {"publishers": [], "subscriptions": {}, "replication": {}, "averageMsgSize": 0.0}
+    whole |= {"publishers": [], "subscriptions": {}, "replication": {}}
     for one in stats:
         for name in _SUMMED:
             whole[name] += one[name]
         whole["publishers"] += one["publishers"]
         for name, found in one["subscriptions"].items():
             _add(whole["subscriptions"], name, found)
+    rate = whole["msgRateIn"]
+    whole["averageMsgSize"] = whole["msgThroughputIn"] / rate if rate else 0.0
     return whole
 
 
@@ -69,230 +104,157 @@ def _add(known: dict[str, Any], name: str, found: dict[str, Any]) -> None:
     if name not in known:
         known[name] = {**found, "consumers": list(found["consumers"])}
         return
-    known[name]["consumers"] += found["consumers"]
+    one = known[name]
+    one["consumers"] += found["consumers"]
+    one["blockedSubscriptionOnUnackedMsgs"] |= found["blockedSubscriptionOnUnackedMsgs"]
     for figure in _SUMMED_OF_SUBSCRIPTION:
-        known[name][figure] += found[figure]
+        one[figure] += found[figure]
+    for figure in _LATEST_OF_SUBSCRIPTION:
+        one[figure] = max(one[figure], found[figure])
+
+
+# --- one topic -------------------------------------------------------------------------------
 
 
 def _of_topic(topic: Topic, broker: str) -> dict[str, Any]:
-    backlogs = [_backlog_bytes(topic, each) for each in topic.subscriptions.values()]
+    subscriptions = topic.subscriptions.values()
+    out = [each.traffic for each in subscriptions]
+    storage, age = topic.policies.storage_quota, topic.policies.age_quota
     return {
-        **dict.fromkeys(_RATES, 0.0),
-        "bytesInCounter": 0,
-        "msgInCounter": 0,
-        "bytesOutCounter": 0,
-        "msgOutCounter": 0,
-        "averageMsgSize": 0.0,
-        "msgChunkPublished": False,
+        **_coming_in(topic.traffic),
+        "msgRateOut": sum(each.per_second[0] for each in out),
+        "msgThroughputOut": sum(each.per_second[1] for each in out),
+        "bytesInCounter": topic.traffic.bytes,
+        "msgInCounter": topic.traffic.messages,
+        "bytesOutCounter": sum(each.bytes for each in out),
+        "msgOutCounter": sum(each.messages for each in out),
         "storageSize": topic.ledger.size_bytes,
-        "backlogSize": max(backlogs, default=0),
-        "publishRateLimitedTimes": 0,
         "offloadedStorageSize": 0,
-        "publishers": [
-            {
-                "accessMode": "Shared",
-                "msgRateIn": 0.0,
-                "msgThroughputIn": 0.0,
-                "averageMsgSize": 0.0,
-                "producerId": producer.producer_id,
-                "producerName": producer.name,
-                "address": getattr(producer.connection, "peer", ""),
-                "clientVersion": getattr(producer.connection, "client_version", ""),
-                "metadata": {},
-            }
-            for producer in topic.producers.values()
-        ],
-        "waitingPublishers": 0,
+        "backlogSize": max((_backlog_bytes(topic, each) for each in subscriptions), default=0),
+        "backlogQuotaLimitSize": storage.bytes_max,
+        "backlogQuotaLimitTime": age.limit_time if age.limit_time > 0 else -1,
+        "publishers": [_of_producer(producer) for producer in topic.producers.values()],
+        "waitingPublishers": topic.admission.waiting,
         "subscriptions": {
             name: _of_subscription(topic, each) for name, each in topic.subscriptions.items()
         },
         "replication": {},
-        "deduplicationStatus": "Disabled",
-        "compaction": _COMPACTION,
+        "deduplicationStatus": "Disabled" if topic.deduplication is None else "Enabled",
+        "compaction": _NO_COMPACTION,
         "ownerBroker": broker,
-        "topicCreationTimeStamp": 0,
-        "lastPublishTimeStamp": 0,
+        "lastPublishTimeStamp": topic.traffic.last_ms,
+    }
+
+
+def _of_producer(producer: Producer) -> dict[str, Any]:
+    return {
+        "accessMode": _ACCESS_MODES.get(producer.access_mode, str(producer.access_mode)),
+        **_coming_in(producer.traffic),
+        "producerId": producer.producer_id,
+        "producerName": producer.name,
+        **_client(producer.connection, producer.since_ms, producer.said),
     }
 
 
 def _of_subscription(topic: Topic, subscription: Subscription) -> dict[str, Any]:
-    backlog = subscription.cursor.backlog()
+    cursor = subscription.cursor
+    backlog = cursor.backlog()
     return {
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "bytesOutCounter": 0,
-        "msgOutCounter": 0,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
-        "chunkedMessageRate": 0.0,
+        **_going_out(subscription.traffic),
         "msgBacklog": backlog,
         "backlogSize": _backlog_bytes(topic, subscription),
-        "msgBacklogNoDelayed": backlog,
-        "blockedSubscriptionOnUnackedMsgs": False,
-        "msgDelayed": 0,
+        "msgBacklogNoDelayed": max(0, backlog - subscription.delayed),
+        "blockedSubscriptionOnUnackedMsgs": subscription.is_blocked,
+        "msgDelayed": subscription.delayed,
         "unackedMessages": sum(each.unacked_messages for each in subscription.consumers),
         "type": subscription.type_name if subscription.consumers else "None",
-        "msgRateExpired": 0.0,
-        "totalMsgExpired": 0,
-        "lastExpireTimestamp": 0,
-        "lastConsumedFlowTimestamp": 0,
-        "lastConsumedTimestamp": 0,
-        "lastAckedTimestamp": 0,
-        "lastMarkDeleteAdvancedTimestamp": 0,
+        "totalMsgExpired": subscription.expired.entries,
+        "lastExpireTimestamp": subscription.expired.last_ms,
+        "lastConsumedFlowTimestamp": subscription.last_flow_ms,
+        "lastConsumedTimestamp": subscription.traffic.last_ms,
+        "lastAckedTimestamp": subscription.last_ack_ms,
         "consumers": [_of_consumer(each) for each in subscription.consumers],
-        "isDurable": subscription.cursor.is_durable,
+        "isDurable": cursor.is_durable,
         "isReplicated": False,
-        "allowOutOfOrderDelivery": False,
+        **_shared_by_key(subscription),
         "consumersAfterMarkDeletePosition": {},
-        "subscriptionProperties": dict(subscription.cursor.cursor_properties),
-        "durable": subscription.cursor.is_durable,
+        "subscriptionProperties": dict(cursor.cursor_properties),
+        "durable": cursor.is_durable,
         "replicated": False,
     }
 
 
+def _shared_by_key(subscription: Subscription) -> dict[str, Any]:
+    sharing = subscription.consumers[0].sharing if subscription.consumers else None
+    if sharing is None or subscription.type_name != TYPE_NAMES[KEY_SHARED]:
+        return {"allowOutOfOrderDelivery": False}
+    mode = "STICKY" if sharing.sticky else "AUTO_SPLIT"
+    return {"allowOutOfOrderDelivery": sharing.out_of_order, "keySharedMode": mode}
+
+
 def _of_consumer(consumer: Consumer) -> dict[str, Any]:
     return {
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "bytesOutCounter": 0,
-        "msgOutCounter": 0,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
+        **_going_out(consumer.traffic),
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
         "unackedMessages": consumer.unacked_messages,
-        "avgMessagesPerEntry": int(consumer.messages_per_entry),
-        "blockedConsumerOnUnackedMsgs": False,
-        "address": getattr(consumer.outlet, "peer", ""),
-        "clientVersion": getattr(consumer.outlet, "client_version", ""),
-        "metadata": {},
+        "avgMessagesPerEntry": round(consumer.messages_per_entry),
+        "blockedConsumerOnUnackedMsgs": consumer.is_blocked,
+        "lastConsumedTimestamp": consumer.traffic.last_ms,
+        **_client(consumer.outlet, consumer.since_ms, consumer.said),
+    }
+
+
+def _coming_in(traffic: Traffic) -> dict[str, float]:
+    messages, size, _, _ = traffic.per_second
+    return {
+        "msgRateIn": messages,
+        "msgThroughputIn": size,
+        "averageMsgSize": traffic.average_bytes,
+    }
+
+
+def _going_out(traffic: Traffic) -> dict[str, float]:
+    messages, size, again, acknowledged = traffic.per_second
+    return {
+        "msgRateOut": messages,
+        "msgThroughputOut": size,
+        "bytesOutCounter": traffic.bytes,
+        "msgOutCounter": traffic.messages,
+        "msgRateRedeliver": again,
+        "messageAckRate": acknowledged,
+    }
+
+
+def _client(connection: object, since_ms: int, said: Any) -> dict[str, Any]:
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    return {
+        "address": f"/{getattr(connection, 'peer', '')}",
+        "connectedSince": since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "clientVersion": getattr(connection, "client_version", ""),
+        "metadata": dict(said),
     }
 
 
 def _backlog_bytes(topic: Topic, subscription: Subscription) -> int:
-    """An estimate, as Pulsar's: the share of the backlog in what is stored."""
-    entries = topic.ledger.entry_count
-    share = min(subscription.cursor.backlog(), entries)
-    return topic.ledger.size_bytes * share // entries if entries else 0
-
-
-# --- how it is stored ------------------------------------------------------------------------
-
-
-async def internal_stats(call: Call) -> object:
-    """The ledgers and cursors of a topic."""
-    if await partitioned(call) is not None:
-        raise RestRefused(404, f"Topic {call.topic} not found")
-    return _internal(await opened(call))
-
-
-async def partitioned_internal_stats(call: Call) -> object:
-    """The same for each partition."""
-    document = await partitioned(call)
-    if document is None:
-        raise RestRefused(404, f"Partitioned Topic {call.topic} not found")
-    return {
-        "metadata": {"partitions": document.partitions, "deleted": document.deleted},
-        "partitions": {
-            str(name): _internal(await opened(call, name)) for name in await parts(call)
-        },
-    }
-
-
-async def internal_info(call: Call) -> object:
-    """What the metadata say about a topic's ledgers and cursors."""
-    topic = await opened(call)
-    return {
-        "version": 0,
-        "ledgers": [{"ledgerId": span.ledger_id} for span in topic.ledger.ledgers],
-        "cursors": {
-            name: {
-                "markDelete": {
-                    "ledgerId": cursor.mark_delete.ledger_id,
-                    "entryId": cursor.mark_delete.entry_id,
-                }
-            }
-            for name, cursor in topic.ledger.cursors.items()
-        },
-    }
-
-
-async def backlog_size(call: Call) -> object:
-    """Bytes after a message."""
-    body = call.json()
-    if not isinstance(body, dict) or type(body.get("ledgerId")) is not int:
-        raise RestRefused(400, "the body has to be a message id")
-    ledger = (await opened(call)).ledger
-    place = Position(body["ledgerId"], int(body.get("entryId", -1)))
-    entries = ledger.entry_count
-    after = ledger.entries_between(place, ledger.last_confirmed)
-    return ledger.size_bytes * min(after, entries) // entries if entries else 0
-
-
-def _internal(topic: Topic) -> dict[str, Any]:
-    ledger = topic.ledger
-    spans = ledger.ledgers
-    last = spans[-1] if spans else None
-    state = "Terminated" if ledger.terminated is not None else "LedgerOpened"
-    return {
-        "entriesAddedCounter": ledger.entry_count,
-        "numberOfEntries": ledger.entry_count,
-        "totalSize": ledger.size_bytes,
-        "currentLedgerEntries": last.entries if last else 0,
-        "currentLedgerSize": last.size_bytes if last else 0,
-        "waitingCursorsCount": 0,
-        "pendingAddEntriesCount": 0,
-        "lastConfirmedEntry": str(ledger.last_confirmed),
-        "state": state,
-        "ledgers": [
-            {
-                "ledgerId": span.ledger_id,
-                "entries": span.entries,
-                "size": span.size_bytes,
-                "offloaded": False,
-                "underReplicated": False,
-            }
-            for span in spans
-        ],
-        "cursors": {
-            name: {
-                "markDeletePosition": str(cursor.mark_delete),
-                "readPosition": str(ledger.next_position(cursor.mark_delete)),
-                "waitingReadOp": False,
-                "pendingReadOps": 0,
-                "messagesConsumedCounter": ledger.entry_count - cursor.backlog(),
-                "individuallyDeletedMessages": "[]",
-                "state": "Open",
-                "numberOfEntriesSinceFirstNotAckedMessage": ledger.entries_between(
-                    cursor.mark_delete, ledger.last_confirmed
-                ),
-                "totalNonContiguousDeletedMessagesRange": 0,
-                "properties": {},
-            }
-            for name, cursor in ledger.cursors.items()
-        },
-        "schemaLedgers": [],
-        "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
-            "offloaded": False,
-            "underReplicated": False,
-        },
-    }
-
-
-def _row(method: str, page: str, serve: Any, words: str) -> Endpoint:
-    return Endpoint(method, f"{_TOPIC}/{page}", Right.LOOK_UP, serve, words)
+    if not topic.name.is_persistent or not subscription.cursor.backlog():
+        return 0
+    return backlog_bytes(topic, subscription.cursor.mark_delete)
 
 
 STATISTICS_ENDPOINTS: Final = (
-    _row("GET", "stats", topic_stats, "Who is connected, and what waits"),
-    _row("GET", "partitioned-stats", partitioned_stats, "The same of all partitions"),
-    _row("GET", "internalStats", internal_stats, "Ledgers and cursors"),
-    _row(
-        "GET", "partitioned-internalStats", partitioned_internal_stats, "Ledgers of all partitions"
+    Endpoint(
+        "GET",
+        f"{TOPIC_PATH}/stats",
+        Right.LOOK_UP,
+        topic_stats,
+        "Who is connected, and what waits",
     ),
-    _row("GET", "internal-info", internal_info, "What the metadata say"),
-    _row("PUT", "backlogSize", backlog_size, "Bytes after a message"),
+    Endpoint(
+        "GET",
+        f"{TOPIC_PATH}/partitioned-stats",
+        Right.LOOK_UP,
+        partitioned_stats,
+        "The same of all partitions",
+    ),
 )

@@ -8,8 +8,9 @@ from starlette.responses import Response
 
 from anabranch.admin.endpoints import Call, Endpoint
 from anabranch.admin.limits import PEEK_MESSAGES_MAX
+from anabranch.admin.owners import on_every_part, opened, require_here, stored
 from anabranch.admin.refusals import RestRefused
-from anabranch.admin.topic_access import opened, parts, require_namespace
+from anabranch.admin.topic_access import parts, require_namespace
 from anabranch.broker import topic_operations
 from anabranch.broker.topic import Topic
 from anabranch.broker.topic_operations import StoredMessage
@@ -26,25 +27,31 @@ _LATEST_LEDGER: Final = 2**63 - 1
 
 async def list_subscriptions(call: Call) -> object:
     """The subscriptions of a topic, of all partitions together."""
-    found: set[str] = set()
-    for name in await parts(call):
-        found |= set((await opened(call, name)).subscriptions)
-    return sorted(found)
+
+    async def here(one: Call) -> list[str]:
+        return list((await opened(one)).subscriptions)
+
+    answers = (await on_every_part(call, here)).values()
+    return sorted({name for names in answers if isinstance(names, list) for name in names})
 
 
 async def create_subscription(call: Call) -> None:
     """A subscription that begins at a message; at the end if none is named."""
     await require_namespace(call)
-    name, place = call.subscription, _place(call.json())
-    for part in await parts(call):
-        exists = await call.broker.topics.exists(part)
-        topic = await (opened(call, part) if exists else call.broker.topics.create(part))
+    name, place = call.subscription, place_of(call.json())
+    initial: Literal["latest", "earliest"] = "latest" if place is None else "earliest"
+
+    async def create(one: Call) -> None:
+        await require_here(one)
+        exists = await one.broker.topics.exists(one.topic)
+        topic = await (opened(one) if exists else one.broker.topics.create(one.topic))
         if not _is_new(topic, name):
             raise RestRefused(409, "Subscription already exists for topic")
-        initial: Literal["latest", "earliest"] = "latest" if place is None else "earliest"
         subscription = await topic.create_subscription(name, initial=initial, properties={})
         if place is not None and place.ledger_id >= 0:
             await subscription.seek(place)
+
+    await on_every_part(call, create)
 
 
 def _is_new(topic: Topic, name: str) -> bool:
@@ -55,7 +62,9 @@ async def delete_subscription(call: Call) -> None:
     """The end of a subscription that nobody uses."""
     force = call.flag("force")
     await _each(
-        call, lambda topic, name: topic_operations.remove_subscription(topic, name, force=force)
+        call,
+        lambda topic, name: topic_operations.remove_subscription(topic, name, force=force),
+        find=opened,
     )
 
 
@@ -74,7 +83,33 @@ async def skip(call: Call) -> None:
 
 async def expire(call: Call) -> None:
     """Pass over what is older than so many seconds."""
-    await _expire(call, [call.subscription])
+    await _expire(call, call.subscription)
+
+
+async def expire_to_message(call: Call) -> None:
+    """Pass over everything up to a message, or up to the one before it."""
+    body = call.json()
+    last = place_of(body)
+    if last is None or not isinstance(body, dict):
+        raise RestRefused(400, "the body has to be a message id")
+    if body.get("partitionIndex", -1) != call.topic.partition:
+        raise RestRefused(
+            412,
+            "Invalid parameter for expire message by position, partition index of passed in "
+            "message position doesn't match partition index for the topic",
+        )
+    if await _is_partitioned(call):
+        raise RestRefused(405, "Expire message at position is not supported for partitioned-topic")
+    topic = await stored(call)
+    if body.get("isExcluded") is True:
+        last = topic.ledger.previous_position(last)
+    if not await topic_operations.expire_to(topic, call.subscription, last):
+        raise RestRefused(
+            409,
+            f"Expire message by position not issued on topic {call.topic} for subscription "
+            f"{call.subscription} due to ongoing message expiration not finished or invalid "
+            "message position provided.",
+        )
 
 
 async def expire_all(call: Call) -> None:
@@ -82,20 +117,23 @@ async def expire_all(call: Call) -> None:
     await _expire(call, None)
 
 
-async def _expire(call: Call, names: list[str] | None) -> None:
+async def _expire(call: Call, only: str | None) -> None:
     age_s = call.number("seconds")
     before_ms = call.broker.clock.wall_ms() - age_s * 1000
-    for part in await parts(call):
-        topic = await opened(call, part)
-        for name in names or list(topic.subscriptions):
+
+    async def here(one: Call) -> None:
+        topic = await stored(one)
+        for name in list(topic.subscriptions) if only is None else [only]:
             topic_operations.subscription_of(topic, name)
             if not await topic_operations.expire(topic, name, before_ms):
                 raise RestRefused(
                     409,
-                    f"Expire message by timestamp not issued on topic {part} for subscription "
+                    f"Expire message by timestamp not issued on topic {one.topic} for subscription "
                     f"{name} due to ongoing message expiration not finished or subscription "
                     "almost catch up.",
                 )
+
+    await on_every_part(call, here)
 
 
 async def reset_to_time(call: Call) -> None:
@@ -111,7 +149,7 @@ async def reset_to_time(call: Call) -> None:
 async def reset_to_message(call: Call) -> None:
     """Go on with a message, or with the one after it."""
     body = call.json()
-    place = _place(body)
+    place = place_of(body)
     after = isinstance(body, dict) and body.get("isExcluded") is True
     if await _is_partitioned(call):
         raise RestRefused(405, "Reset-cursor at position is not allowed for partitioned-topic")
@@ -128,9 +166,15 @@ async def reset_to_message(call: Call) -> None:
 
 async def get_properties(call: Call) -> object:
     """Texts that belong to a subscription."""
-    topic = await opened(call, (await parts(call))[0])
-    subscription = topic_operations.subscription_of(topic, call.subscription)
-    return dict(subscription.cursor.cursor_properties)
+
+    async def here(one: Call) -> dict[str, str]:
+        found = topic_operations.subscription_of(await opened(one), one.subscription)
+        return dict(found.cursor.cursor_properties)
+
+    merged: dict[str, str] = {}
+    for properties in (await on_every_part(call, here)).values():
+        merged |= properties if isinstance(properties, dict) else {}
+    return merged
 
 
 async def set_properties(call: Call) -> None:
@@ -151,15 +195,23 @@ async def _is_partitioned(call: Call) -> bool:
     return await parts(call) != [call.topic]
 
 
-async def _each(call: Call, act: Callable[[Topic, str], Awaitable[Any]]) -> None:
-    name = call.subscription
-    for part in await parts(call):
-        topic = await opened(call, part)
-        await act(topic, name)
+async def _each(
+    call: Call,
+    act: Callable[[Topic, str], Awaitable[Any]],
+    find: Callable[[Call], Awaitable[Topic]] = stored,
+) -> None:
+    async def here(one: Call) -> None:
+        await act(await find(one), one.subscription)
+
+    await on_every_part(call, here)
 
 
-def _place(body: object) -> Position | None:
-    """A message id of a request; None stands for the end."""
+def place_of(body: object) -> Position | None:
+    """A message id of a request; None stands for the end.
+
+    Raises:
+        RestRefused: if it is none.
+    """
     if body is None or body == "latest":
         return None
     if body == "earliest":
@@ -180,7 +232,9 @@ async def peek(call: Call) -> Response:
     place = call.number("position")
     if not 1 <= place <= PEEK_MESSAGES_MAX:
         raise RestRefused(412, f"the position has to be between 1 and {PEEK_MESSAGES_MAX}")
-    topic = await opened(call)
+    if await _is_partitioned(call):
+        raise RestRefused(405, "Peek messages on a partitioned topic is not allowed")
+    topic = await stored(call)
     if call.subscription not in topic.subscriptions:
         raise RestRefused(404, "Message not found")
     return _shown(await topic_operations.peek(topic, call.subscription, place))
@@ -189,12 +243,12 @@ async def peek(call: Call) -> Response:
 async def message_by_id(call: Call) -> Response:
     """A message by its place in the log."""
     position = Position(call.number("ledger"), call.number("entry"))
-    return _shown(await topic_operations.read_entry(await opened(call), position))
+    return _shown(await topic_operations.read_entry(await stored(call), position))
 
 
 async def examine(call: Call) -> Response:
     """A message counted from the beginning or from the end."""
-    topic = await opened(call)
+    topic = await stored(call)
     count = call.query.get("messagePosition", "1")
     if not count.isascii() or not count.isdigit() or not 1 <= int(count) <= 10**12:
         raise RestRefused(412, "messagePosition has to be at least 1")
@@ -264,6 +318,7 @@ SUBSCRIPTION_ENDPOINTS: Final = (
     _row("DELETE", "", delete_subscription, "Delete a subscription"),
     _row("POST", "/skip_all", skip_all, "Pass over everything"),
     _row("POST", "/skip/{count}", skip, "Pass over some messages"),
+    _row("POST", "/expireMessages", expire_to_message, "Pass over all up to a message"),
     _row("POST", "/expireMessages/{seconds}", expire, "Pass over old messages"),
     Endpoint(
         "POST",

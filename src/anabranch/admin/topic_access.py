@@ -1,13 +1,10 @@
-"""How endpoints come to the topic that a path names, and to the partitions of one that has some."""
+"""What the metadata say of the topic that a path names, and of its partitions."""
 
 from anabranch.admin.endpoints import Call
 from anabranch.admin.refusals import RestRefused
-from anabranch.broker.refusals import Refused
-from anabranch.broker.topic import Topic
 from anabranch.ids import TopicName
 from anabranch.policies import NamespacePolicies, PartitionedTopic
 from anabranch.policies.paths import namespace_path, partitioned_topic_path
-from anabranch.wire import ServerError
 
 
 async def require_namespace(call: Call) -> None:
@@ -21,21 +18,6 @@ async def partitioned(call: Call) -> PartitionedTopic | None:
     if call.topic.partition >= 0:
         return None
     return await call.documents.get(PartitionedTopic, partitioned_topic_path(call.topic))
-
-
-async def opened(call: Call, name: TopicName | None = None) -> Topic:
-    """The topic in the path, opened if need be, and never created.
-
-    Raises:
-        RestRefused: if it does not exist.
-    """
-    wanted = name or call.topic
-    try:
-        return await call.broker.topics.open(wanted, create=False)
-    except Refused as error:
-        if error.code == ServerError.TopicNotFound:
-            raise RestRefused(404, f"Topic {wanted} not found") from None
-        raise
 
 
 async def parts(call: Call) -> list[TopicName]:

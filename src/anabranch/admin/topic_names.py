@@ -1,9 +1,11 @@
 """Which topics a namespace has, by the metadata and by what is open here."""
 
 from anabranch.admin.endpoints import Call
+from anabranch.broker.limits import NAMES_PER_SLICE
 from anabranch.errors import InvalidName
 from anabranch.ids import TopicName, decode_segment
 from anabranch.policies.paths import partitioned_topics_path
+from anabranch.runtime import slices
 
 _MANAGED_LEDGERS = "/managed-ledgers"
 
@@ -14,15 +16,18 @@ async def names_in(call: Call, mode: str = "ALL") -> list[str]:
     namespace = call.namespace
     if mode in ("PERSISTENT", "ALL"):
         path = f"{_MANAGED_LEDGERS}/{namespace}/persistent"
-        names = map(decode_segment, await call.served.metadata.children(path))
-        found += (f"persistent://{namespace}/{name}" for name in names)
+        children = await call.served.metadata.children(path)
+        async for stored in slices.in_slices(children, NAMES_PER_SLICE):
+            local = decode_segment(stored)
+            if not local.startswith("__"):
+                found.append(f"persistent://{namespace}/{local}")
     if mode in ("NON_PERSISTENT", "ALL"):
-        found += (
-            str(topic.name)
-            for topic in call.broker.topics.all()
-            if not topic.name.is_persistent and topic.name.namespace_name == namespace
-        )
-    return sorted(name for name in found if not name.rpartition("/")[2].startswith("__"))
+        async for topic in slices.in_slices(call.broker.topics.all(), NAMES_PER_SLICE):
+            name = topic.name
+            is_here = name.namespace_name == namespace and not name.is_persistent
+            if is_here and not name.local.startswith("__"):
+                found.append(str(name))
+    return sorted(found)
 
 
 async def partitioned_names_in(call: Call, domain: str = "") -> list[str]:

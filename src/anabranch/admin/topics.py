@@ -1,18 +1,14 @@
 """Topics: which there are, making and deleting them, their partitions, what ends or moves them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from anabranch import limits
 from anabranch.admin.endpoints import DOMAINS, EMPTY, Call, Endpoint
+from anabranch.admin.owners import on_every_part, opened, require_here, stored
 from anabranch.admin.refusals import RestRefused
-from anabranch.admin.topic_access import (
-    opened,
-    partition_of,
-    partitioned,
-    parts,
-    require_namespace,
-)
+from anabranch.admin.topic_access import partition_of, partitioned, require_namespace
 from anabranch.admin.topic_names import names_in, partitioned_names_in
 from anabranch.broker import topic_operations
 from anabranch.broker.refusals import Refused
@@ -25,6 +21,7 @@ from anabranch.wire import ServerError
 
 _ROOT: Final = "/admin/v2/{domain}/{tenant}/{namespace}"
 _ONE: Final = f"{_ROOT}/{{topic}}"
+_SHADOW_SOURCE: Final = "PULSAR.SHADOW_SOURCE"
 
 
 def message_id(position: Position, partition: int = -1) -> dict[str, int]:
@@ -64,11 +61,21 @@ async def create_topic(call: Call) -> None:
     topic = call.topic
     await require_namespace(call)
     properties = _properties(call)
+    _refuse_shadow(properties)
+    await require_here(call)
     if await partitioned(call) is not None or await call.broker.topics.exists(topic):
         raise RestRefused(409, "This topic already exists")
+    await _require_room(call, 1, status=409)
     made = await call.broker.topics.create(topic)
     if properties and topic.is_persistent:
         await made.ledger.set_properties(properties)
+
+
+async def _require_room(call: Call, adding: int, *, status: int) -> None:
+    try:
+        await call.broker.namespaces.require_room(call.topic, adding)
+    except Refused as error:
+        raise RestRefused(status, str(error)) from None
 
 
 async def delete_topic(call: Call) -> None:
@@ -110,10 +117,12 @@ async def create_partitioned(call: Call) -> None:
     """A partitioned topic and its partitions."""
     await require_namespace(call)
     count, properties = _wanted_partitions(call)
+    _refuse_shadow(properties)
     if call.topic.partition >= 0:
         raise RestRefused(412, "Partitioned Topic Name should not contain '-partition-'")
     if await call.broker.topics.exists(call.topic):
         raise RestRefused(409, "This topic already exists")
+    await _require_room(call, count, status=412)
     document = PartitionedTopic(partitions=count, properties=properties)
     if not await call.documents.create(partitioned_topic_path(call.topic), document):
         raise RestRefused(409, "This topic already exists")
@@ -149,10 +158,15 @@ async def delete_partitioned(call: Call) -> None:
     document = await partitioned(call)
     if document is None:
         raise RestRefused(404, f"Topic {call.topic} not found.")
-    for name in await parts(call):
-        if await call.broker.topics.exists(name):
-            await call.broker.topics.delete(name, force=call.flag("force"))
+
+    async def remove(one: Call) -> None:
+        await require_here(one)
+        if await one.broker.topics.exists(one.topic):
+            await one.broker.topics.delete(one.topic, force=one.flag("force"))
+
+    await on_every_part(call, remove, page="", gone_is_done=True)
     await call.documents.delete(partitioned_topic_path(call.topic))
+    await call.broker.policies.forget(call.topic)
 
 
 async def create_missing_partitions(call: Call) -> None:
@@ -165,9 +179,7 @@ async def create_missing_partitions(call: Call) -> None:
 
 async def _create_partitions(call: Call, count: int) -> None:
     for index in range(count if call.topic.is_persistent else 0):
-        name = partition_of(call.topic, index)
-        if not await call.broker.topics.exists(name):
-            await call.broker.topics.create(name)
+        await call.broker.topics.declare(partition_of(call.topic, index))
 
 
 def _wanted_partitions(call: Call) -> tuple[int, dict[str, str] | None]:
@@ -229,6 +241,12 @@ async def remove_property(call: Call) -> None:
     )
 
 
+def _refuse_shadow(properties: Mapping[str, str] | None) -> None:
+    """Refuse a topic that is to show the messages of another: it would stay empty."""
+    if properties and _SHADOW_SOURCE in properties:
+        raise RestRefused(405, "shadowing of topics is not supported by this broker")
+
+
 def _properties(call: Call) -> dict[str, str]:
     return _texts(call.json() or {})
 
@@ -248,7 +266,7 @@ async def terminate(call: Call) -> object:
     """End a topic for good; what it holds can still be read."""
     if await partitioned(call) is not None:
         raise RestRefused(405, "Termination of a partitioned topic is not allowed")
-    topic = await opened(call)
+    topic = await stored(call)
     return message_id(await topic_operations.terminate(topic), call.topic.partition)
 
 
@@ -257,67 +275,52 @@ async def terminate_partitions(call: Call) -> object:
     if await partitioned(call) is None:
         raise RestRefused(405, "Termination of a non-partitioned topic is not allowed using "
                                "partitioned-terminate, please use terminate commands")  # fmt: skip
-    return {
-        str(name.partition): message_id(
-            await topic_operations.terminate(await opened(call, name)), name.partition
-        )
-        for name in await parts(call)
-    }
+    answers = await on_every_part(call, terminate, page="terminate")
+    return {str(name.partition): ended for name, ended in answers.items()}
 
 
 async def unload(call: Call) -> None:
     """Close a topic here; whoever asks for it next opens it."""
-    for name in await parts(call):
-        if not await call.broker.topics.unload(name) and not await call.broker.topics.exists(name):
-            raise RestRefused(404, f"Topic {name} not found")
+
+    async def here(one: Call) -> None:
+        await require_here(one)
+        topics = one.broker.topics
+        if not await topics.unload(one.topic) and not await topics.exists(one.topic):
+            raise RestRefused(404, f"Topic {one.topic} not found")
+
+    await on_every_part(call, here)
 
 
 async def truncate(call: Call) -> None:
     """Let go of everything a topic holds: all subscriptions pass over it, and retention decides."""
-    for name in await parts(call):
-        topic = await opened(call, name)
-        for each in list(topic.subscriptions):
-            await topic_operations.skip_all(topic, each)
-        topic.ledger.tend()
+
+    async def here(one: Call) -> None:
+        await topic_operations.truncate(await stored(one))
+
+    await on_every_part(call, here)
 
 
 async def trim(call: Call) -> object:
     """Remove now what retention lets go."""
-    for name in await parts(call):
-        (await opened(call, name)).ledger.tend()
+
+    async def here(one: Call) -> None:
+        (await stored(one)).ledger.tend()
+
+    await on_every_part(call, here)
     return EMPTY
 
 
 async def last_message_id(call: Call) -> object:
     """The last message of a topic."""
-    last = await (await opened(call)).last_message()
+    last = await (await stored(call)).last_message()
     return message_id(last.position, call.topic.partition) | {"batchIndex": last.batch_index}
 
 
 async def message_id_at(call: Call) -> object:
     """The first message published at or after a time."""
-    topic = await opened(call)
+    topic = await stored(call)
     time_ms = call.number("timestamp")
     return message_id(await topic_operations.position_at(topic, time_ms), call.topic.partition)
-
-
-async def compaction_status(call: Call) -> object:
-    """Whether a topic was compacted: it never was."""
-    await opened(call)
-    return {"status": "NOT_RUN", "lastError": ""}
-
-
-async def offload_status(call: Call) -> object:
-    """Whether a topic was offloaded: it never was."""
-    await opened(call)
-    nothing = message_id(Position(-1, -1))
-    return {"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": nothing}
-
-
-async def not_served(call: Call) -> object:
-    """Compaction and offloading are not served."""
-    await opened(call)
-    raise RestRefused(405, "this is not supported by this broker")
 
 
 def _row(method: str, page: str, right: Right, serve: Any, words: str) -> Endpoint:
@@ -356,8 +359,4 @@ TOPIC_ENDPOINTS: Final = (
     _row("POST", "/trim", Right.ADMINISTER, trim, "Remove what retention lets go"),
     _row("GET", "/lastMessageId", Right.LOOK_UP, last_message_id, "The last message"),
     _row("GET", "/messageid/{timestamp}", Right.LOOK_UP, message_id_at, "The message at a time"),
-    _row("GET", "/compaction", Right.ADMINISTER, compaction_status, "Whether it was compacted"),
-    _row("PUT", "/compaction", Right.ADMINISTER, not_served, "Compaction is not served"),
-    _row("GET", "/offload", Right.ADMINISTER, offload_status, "Whether it was offloaded"),
-    _row("PUT", "/offload", Right.ADMINISTER, not_served, "Offloading is not served"),
 )

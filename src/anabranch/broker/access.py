@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.broker.command_rights import COMMAND_RIGHTS
-from anabranch.errors import Denied, NotAuthenticated, NotAuthorized
+from anabranch.broker.refusals import sayable
+from anabranch.errors import Denied, NotAuthenticated, NotAuthorized, NotFound
 from anabranch.generated.pulsar_api_pb2 import BaseCommand, CommandConnect
-from anabranch.security import Authentication, Authorization, Caller, Evidence, Identity
+from anabranch.ids import TopicName
+from anabranch.security import (
+    Authentication,
+    Authorization,
+    Caller,
+    Evidence,
+    Identity,
+    Resource,
+    Right,
+)
 from anabranch.telemetry import get_logger
 from anabranch.wire import PROTOCOL_VERSION, ServerError, replies
 
@@ -82,7 +92,7 @@ class Access:
         known = isinstance(error, NotAuthorized)
         code = ServerError.AuthorizationError if known else ServerError.AuthenticationError
         _log.info("turned_away", peer=self._session.peer, reason=str(error))
-        self._session.reply(replies.handshake_error(code, str(error)))
+        self._session.reply(replies.handshake_error(code, sayable(str(error))))
         self._session.close()
 
     # --- what it may -------------------------------------------------------------------------
@@ -92,6 +102,7 @@ class Access:
 
         Raises:
             NotAuthorized: if it is not.
+            NotFound: if it is about a tenant that does not exist, where Pulsar tells so.
         """
         guard = self._session.broker.guard
         if guard is None:
@@ -99,8 +110,27 @@ class Access:
         row = COMMAND_RIGHTS.get(command.type)
         if row is None or self.caller is None:
             raise NotAuthorized("nobody may use this command")
-        if row.resource is not None:
-            await guard.authorization.check(self.caller, row.right, row.resource(command))
+        if row.resource is None:
+            return
+        resource = row.resource(command)
+        try:
+            await guard.authorization.check(self.caller, row.right, resource)
+        except NotAuthorized:
+            namespaces = self._session.broker.namespaces
+            if row.tells_of_tenants and not await namespaces.has_tenant(resource.tenant):
+                raise NotFound(f"tenant {resource.tenant} does not exist") from None
+            raise
+
+    async def check_consumer(self, topic: TopicName, subscription: str) -> None:
+        """Let a subscription be created along the way.
+
+        Raises:
+            NotAuthorized: if it may not be.
+        """
+        guard = self._session.broker.guard
+        if guard is not None and self.caller is not None:
+            resource = Resource.of_topic(topic, subscription)
+            await guard.authorization.check(self.caller, Right.CONSUME, resource)
 
     # --- whether it still holds --------------------------------------------------------------
 

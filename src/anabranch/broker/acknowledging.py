@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.broker.refusals import code_of
+from anabranch.broker.transactions import NOT_ACKNOWLEDGED
 from anabranch.errors import InputError
 from anabranch.telemetry import get_logger
 from anabranch.wire import Ack, ServerError, replies
@@ -23,7 +24,7 @@ def serve_ack(session: "Session", ack: Ack) -> None:
         return
     consumer, subscription, _ = opened
     if ack.txn is not None:
-        _refuse(session, ack, ServerError.NotAllowedError, "transactions are not served")
+        _refuse(session, ack, ServerError.NotAllowedError, NOT_ACKNOWLEDGED)
         return
     try:
         subscription.acknowledge(consumer, ack)

@@ -5,10 +5,10 @@ comes back with an older one finds out that it was replaced, on this broker or o
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from anabranch.broker.limits import PRODUCERS_WAITING_MAX, TOPIC_EPOCH_MAX
 from anabranch.broker.producer import (
     EXCLUSIVE,
     EXCLUSIVE_WITH_FENCING,
@@ -24,12 +24,6 @@ from anabranch.wire import ServerError
 EPOCH_PROPERTY: Final = "pulsar.topic.epoch"
 
 
-class _Waiting(NamedTuple):
-    producer: Producer
-    turn: asyncio.Future[None]
-    is_wanted: Callable[[], bool]
-
-
 class Admission:
     """The producers of one topic."""
 
@@ -42,9 +36,9 @@ class Admission:
         self._check = check
         self._owner: Producer | None = None
         """The exclusive producer, also while its epoch is being stored."""
-        self._waiting: deque[_Waiting] = deque()
-        stored = ledger.properties.get(EPOCH_PROPERTY, "")
-        self._epoch = int(stored) if stored.isdecimal() else -1
+        self._waiting: dict[asyncio.Future[None], Producer] = {}
+        """By their turns, in their order."""
+        self._epoch = _epoch_of(ledger.properties.get(EPOCH_PROPERTY, ""))
         self._drawn = self._epoch
         """The highest epoch given out, stored or not yet."""
         self._closed = False
@@ -53,10 +47,13 @@ class Admission:
         self,
         producer: Producer,
         *,
-        on_queued: Callable[[], None] = lambda: None,
-        is_wanted: Callable[[], bool] = lambda: True,
+        on_queued: Callable[[Callable[[], None]], None] = lambda _leave: None,
     ) -> None:
         """Let a producer publish; one that waits for its turn is queued first.
+
+        Args:
+            producer: who wants to.
+            on_queued: told if it has to wait, with what to call if it does so no longer.
 
         Raises:
             Refused: with ProducerBusy or ProducerFenced, as its access mode has it.
@@ -75,8 +72,7 @@ class Admission:
             return
         if producer.access_mode == WAIT_FOR_EXCLUSIVE:
             if self._is_taken():
-                on_queued()
-                await self._wait_for_turn(producer, is_wanted)
+                await self._wait_for_turn(producer, on_queued)
         elif producer.access_mode == EXCLUSIVE_WITH_FENCING:
             self._fence_all(producer)
         else:
@@ -93,15 +89,20 @@ class Admission:
             self._owner = None
         self._call_next()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Let all go; those who wait are told to come back."""
         self._closed = True
         self.producers.clear()
         self._owner = None
-        waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if not each.turn.done():
-                each.turn.set_exception(AlreadyClosed(f"{self._topic} is closed"))
+        waiting, self._waiting = self._waiting, {}
+        for turn in waiting:
+            if not turn.done():
+                turn.set_exception(AlreadyClosed(f"{self._topic} is closed"))
 
     async def _free_name(self, producer: Producer) -> None:
         while (holder := self.producers.get(producer.name)) is not None:
@@ -152,39 +153,51 @@ class Admission:
             raise Terminated(f"{self._topic} was terminated at {self._ledger.terminated}")
 
     def _refuse_beside_an_owner(self, code: ServerError) -> None:
-        self._forget_unwanted()
-        if self._owner is not None or self._waiting:
-            name = self._owner.name if self._owner is not None else self._waiting[0].producer.name
-            raise Refused(code, f"Topic has an existing exclusive producer: {name}")
+        owner = self._owner or next(iter(self._waiting.values()), None)
+        if owner is not None:
+            raise Refused(code, f"Topic has an existing exclusive producer: {owner.name}")
 
     def _is_taken(self) -> bool:
-        self._forget_unwanted()
         return bool(self._owner is not None or self.producers or self._waiting)
 
-    def _forget_unwanted(self) -> None:
-        gone = [each for each in self._waiting if not each.is_wanted()]
-        for each in gone:
-            self._waiting.remove(each)
-            each.turn.set_exception(AlreadyClosed(f"{each.producer.name} went away"))
-
-    async def _wait_for_turn(self, producer: Producer, is_wanted: Callable[[], bool]) -> None:
+    async def _wait_for_turn(
+        self, producer: Producer, on_queued: Callable[[Callable[[], None]], None]
+    ) -> None:
+        if len(self._waiting) >= PRODUCERS_WAITING_MAX:
+            raise Refused(
+                ServerError.ProducerBusy,
+                f"{PRODUCERS_WAITING_MAX} producers wait for this topic already",
+            )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(producer, turn, is_wanted))
-        await turn
+        self._waiting[turn] = producer
+
+        def leave() -> None:
+            self._waiting.pop(turn, None)
+            if not turn.done():
+                turn.set_exception(AlreadyClosed(f"{producer.name} went away"))
+
+        on_queued(leave)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._waiting.pop(turn, None)
+            self.remove(producer)  # perhaps it was its turn just then
+            raise
 
     def _call_next(self) -> None:
-        self._forget_unwanted()
-        if self._waiting and self._owner is None and not self.producers:
-            following = self._waiting.popleft()
-            self._owner = following.producer
-            following.turn.set_result(None)
+        while self._waiting and self._owner is None and not self.producers:
+            turn = next(iter(self._waiting))
+            following = self._waiting.pop(turn)
+            if not turn.done():  # as it is if whoever waited was cancelled
+                self._owner = following
+                turn.set_result(None)
 
     def _fence_all(self, successor: Producer) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if not each.turn.done():
+        waiting, self._waiting = self._waiting, {}
+        for turn in waiting:
+            if not turn.done():
                 error = Refused(ServerError.ProducerFenced, f"Fenced by {successor.name}")
-                each.turn.set_exception(error)
+                turn.set_exception(error)
         fenced = list(self.producers.values())
         self.producers.clear()
         self._owner = None
@@ -193,9 +206,14 @@ class Admission:
 
     async def _own(self, producer: Producer) -> None:
         self._owner = producer
-        epoch = producer.topic_epoch if producer.topic_epoch is not None else self._drawn + 1
-        self._drawn = max(self._drawn, epoch)
+        epoch = producer.topic_epoch
+        if epoch is None or epoch > self._drawn:
+            # One above was not drawn for this topic, but for one of that name before.
+            epoch = self._drawn = self._drawn + 1
         try:
+            # Who waited for its turn was looked at long ago.
+            self._refuse_if_over()
+            self._check(producer)
             if epoch > self._epoch:
                 await self._ledger.set_properties({EPOCH_PROPERTY: str(epoch)})
                 self._epoch = max(self._epoch, epoch)
@@ -209,3 +227,9 @@ class Admission:
             raise
         producer.topic_epoch = epoch
         self.producers[producer.name] = producer
+
+
+def _epoch_of(stored: str) -> int:
+    if not (stored.isascii() and stored.isdigit()):
+        return -1
+    return int(stored) if len(stored) < len(str(TOPIC_EPOCH_MAX)) else TOPIC_EPOCH_MAX

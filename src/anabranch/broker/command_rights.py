@@ -17,6 +17,8 @@ class CommandRight(NamedTuple):
 
     right: Right
     resource: Callable[[BaseCommand], Resource] | None = None
+    tells_of_tenants: bool = False
+    """Whether also those who may not ask learn that a tenant does not exist."""
 
 
 def _of_topic(field: str) -> Callable[[BaseCommand], Resource]:
@@ -45,7 +47,9 @@ COMMAND_RIGHTS: Final[dict[int, CommandRight]] = {
     BaseCommand.PING: _OPENED,
     BaseCommand.PONG: _OPENED,
     BaseCommand.LOOKUP: CommandRight(Right.LOOK_UP, _of_topic("lookupTopic")),
-    BaseCommand.PARTITIONED_METADATA: CommandRight(Right.LOOK_UP, _of_topic("partitionMetadata")),
+    BaseCommand.PARTITIONED_METADATA: CommandRight(
+        Right.LOOK_UP, _of_topic("partitionMetadata"), tells_of_tenants=True
+    ),
     BaseCommand.GET_TOPICS_OF_NAMESPACE: CommandRight(
         Right.LIST, _of_namespace("getTopicsOfNamespace")
     ),

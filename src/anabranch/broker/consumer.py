@@ -4,20 +4,25 @@ The consumer decides nothing about which entry it gets; that is `dispatch`'s. Pe
 messages, not entries, and may go below zero because a batch is never split.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from anabranch import limits
+from anabranch.broker.policies.delivery_rules import DeliveryRules
+from anabranch.broker.traffic import Traffic
 from anabranch.errors import ProtocolError
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer
 from anabranch.wire import (
+    MAGIC_CRC32C,
     EntryMetadata,
     encode,
     message_header,
     replies,
     without_broker_metadata,
 )
+
+_CHECKSUM_SECOND_BYTE: Final = MAGIC_CRC32C & 0xFF
 
 
 class Delivery(NamedTuple):
@@ -30,6 +35,8 @@ class Delivery(NamedTuple):
     ack_set: tuple[int, ...] | None
     metadata: EntryMetadata | None = None
     """What the producer said about it, if that can be read."""
+    is_plain: bool = False
+    """Whether it is known that nothing about it is special."""
 
 
 class KeySharing(NamedTuple):
@@ -68,7 +75,8 @@ class Consumer:
 
     __slots__ = (
         "_blocked", "consumer_id", "disconnect", "epoch", "messages_per_entry", "name", "outlet",
-        "partition", "pending", "permits", "priority", "sharing", "unacked_messages",
+        "partition", "pending", "permits", "priority", "rules", "said", "sharing", "since_ms",
+        "totals", "traffic", "unacked_messages",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +90,8 @@ class Consumer:
         epoch: int | None,
         disconnect: Callable[[], None],
         sharing: KeySharing | None = None,
+        rules: DeliveryRules | None = None,
+        said: Mapping[str, str] | None = None,
     ) -> None:
         self.outlet = outlet
         self.consumer_id = consumer_id
@@ -95,6 +105,13 @@ class Consumer:
         """Of the topic; -1 if it has none."""
         self.sharing = sharing
         """For Key_Shared only."""
+        self.rules = rules or DeliveryRules()
+        self.said = said or {}
+        """What its client says about it, for whoever looks at statistics."""
+        self.since_ms = self.rules.now_ms()
+        self.traffic = Traffic()
+        self.totals = Traffic()
+        """Those of its subscription."""
         self.permits = 0
         self.unacked_messages = 0
         """Counted for shared types only, as Pulsar does."""
@@ -117,9 +134,11 @@ class Consumer:
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Send entries and charge them to the permits."""
         parts: list[Buffer] = []
-        messages = 0
-        for position, stored, message_count, redelivery_count, ack_set, _ in deliveries:
-            payload = _as_sent(stored)
+        messages = size = again = 0
+        for position, stored, message_count, redelivery_count, ack_set, *_ in deliveries:
+            # Nearly all begin with a checksum, and so with nothing that is not for clients.
+            is_plain = len(stored) > 1 and stored[1] == _CHECKSUM_SECOND_BYTE
+            payload = stored if is_plain else _as_sent(stored)
             parts.append(
                 message_header(
                     self.consumer_id,
@@ -134,10 +153,27 @@ class Consumer:
             )
             parts.append(payload)
             messages += message_count
+            size += len(payload)
+            if redelivery_count:
+                again += 1
         self.permits -= messages
         self.outlet.messages_out += messages
         self.messages_per_entry = 0.9 * self.messages_per_entry + 0.1 * messages / len(deliveries)
+        self._count(messages, size, again)
         self.outlet.write_out(parts)
+
+    def _count(self, messages: int, size: int, again: int) -> None:
+        now_ms = self.rules.now_ms()
+        for traffic in (self.traffic, self.totals):
+            traffic.messages += messages
+            traffic.bytes += size
+            traffic.again += again
+            traffic.last_ms = now_ms
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it has to acknowledge something before it is sent more."""
+        return self._blocked
 
     def tell_active(self, is_active: bool) -> None:
         """Tell the client whether it is the one that gets the messages now."""
@@ -146,15 +182,16 @@ class Consumer:
 
     def hold(self, position: Position, messages: int) -> None:
         """An entry is sent that has to be acknowledged."""
+        self.unacked_messages += messages - self.pending.get(position, 0)
         self.pending[position] = messages
-        self.unacked_messages += messages
-        if self.unacked_messages >= limits.UNACKED_MESSAGES_PER_CONSUMER_MAX:
+        if 0 < self.rules.unacked_per_consumer_max <= self.unacked_messages:
             self._blocked = True
 
     def settle(self, messages: int) -> None:
         """Messages were acknowledged or taken back."""
         self.unacked_messages = max(0, self.unacked_messages - messages)
-        if self.unacked_messages <= limits.UNACKED_MESSAGES_PER_CONSUMER_MAX // 2:
+        most = self.rules.unacked_per_consumer_max
+        if most <= 0 or self.unacked_messages <= most // 2:
             self._blocked = False
 
 

@@ -5,23 +5,25 @@ Subscribing, with everything that says where to begin; seeking; the last message
 
 from typing import TYPE_CHECKING
 
-from anabranch.broker.claims import claim, release
+from anabranch.broker.claimed_numbers import checked_client_metadata, checked_client_name
+from anabranch.broker.claims import claim, release, withdraw
 from anabranch.broker.consumer import Consumer, KeySharing
-from anabranch.broker.deduplication import DEDUPLICATION_CURSOR
 from anabranch.broker.dispatch import EXCLUSIVE
 from anabranch.broker.policies.admitting import admit_consumer
+from anabranch.broker.policies.subscribe_rates import Subscriber
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.subscription_names import checked_subscription
 from anabranch.broker.subscription_types import IN_ORDER, TYPE_NAMES
 from anabranch.broker.topic import Topic
-from anabranch.errors import AlreadyClosed, AnabranchError, InvalidName
+from anabranch.errors import AlreadyClosed, AnabranchError
 from anabranch.generated.pulsar_api_pb2 import (
     BaseCommand,
     CommandSubscribe,
     KeySharedMeta,
     KeySharedMode,
 )
-from anabranch.ids import Position, TopicName, check_subscription_name
+from anabranch.ids import Position, TopicName
 from anabranch.wire import MessageIdData, ServerError, message_id, replies, signed
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ async def subscribe(session: "Session", command: BaseCommand) -> None:
         session.reply(replies.success(request.request_id))
         return
     name = _checked_subscription(request)
+    said = checked_client_metadata(request.metadata)
     token = claim(session, ("consumer", consumer_id))
     subscription = None
     try:
@@ -57,16 +60,24 @@ async def subscribe(session: "Session", command: BaseCommand) -> None:
             )
         if request.subType == EXCLUSIVE:
             await _part_from_ghosts(session, topic.subscriptions.get(name))
+        consumer_name = (
+            checked_client_name(request.consumer_name) or session.broker.new_consumer_name()
+        )
+        if topic_name.is_persistent:
+            subscriber = Subscriber(session.host, consumer_name, consumer_id)
+            topic.subscribe_rates.admit(subscriber, session.broker.clock.monotonic_s())
         subscription = await _subscription(session, topic, name, request)
         consumer = Consumer(
             session,
             consumer_id=consumer_id,
-            name=request.consumer_name or session.broker.new_consumer_name(),
+            name=consumer_name,
             priority=request.priority_level,
             partition=topic_name.partition,
             epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
             disconnect=lambda: session.drop_consumer(consumer_id),
             sharing=_sharing(request.keySharedMeta) if request.HasField("keySharedMeta") else None,
+            rules=topic.rules,
+            said=said,
         )
         if topic.closed or session.closed or topic.subscriptions.get(name) is not subscription:
             raise AlreadyClosed(f"{topic_name} or its subscription {name} was closed meanwhile")
@@ -135,21 +146,13 @@ def _checked_subscription(request: CommandSubscribe) -> str:
             ServerError.NotAllowedError,
             "readCompacted only allowed on failover or exclusive subscriptions",
         )
-    if request.subscription == DEDUPLICATION_CURSOR:
-        raise Refused(
-            ServerError.ProducerBusy, f"{DEDUPLICATION_CURSOR} is a reserved subscription name"
-        )
-    try:
-        return check_subscription_name(request.subscription)
-    except InvalidName as error:
-        # Pulsar answers a bad subscription name with this code, which clients do not retry.
-        raise Refused(ServerError.ProducerBusy, str(error)) from error
+    return checked_subscription(request.subscription)
 
 
 def close_consumer(session: "Session", command: BaseCommand) -> None:
     """Close a consumer; its subscription stays if it is durable."""
     request = command.close_consumer
-    session.creating.pop(("consumer", request.consumer_id), None)
+    withdraw(session, ("consumer", request.consumer_id))
     opened = session.consumers.pop(request.consumer_id, None)
     if opened is not None:
         consumer, subscription, _ = opened

@@ -7,23 +7,24 @@ topic is opened, so that nothing is forgotten over a crash or by another owner.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from anabranch import limits
 from anabranch.broker.limits import (
+    CLIENT_NAME_CHARACTERS_MAX,
     DEDUPLICATION_PRODUCERS_MAX,
     DEDUPLICATION_SNAPSHOT_ENTRIES,
-    DEDUPLICATION_SNAPSHOT_S,
+    SEQUENCE_ID_MAX,
 )
+from anabranch.broker.subscription_names import DEDUPLICATION_CURSOR
 from anabranch.errors import InputError, OutcomeUnknown, ProtocolError
 from anabranch.ids import EARLIEST, Position
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.runtime.network import Buffer
 from anabranch.wire import EntryMetadata, Send, read_metadata
 
-DEDUPLICATION_CURSOR: Final = "pulsar.dedup"
 DUPLICATE: Final = Position(-1, -1)
 """What a client is told instead of a position; so it knows."""
 
@@ -91,15 +92,25 @@ class Deduplication:
         """Answers that must not overtake those of what was sent before."""
         self._last: Position | None = None
         self._since_snapshot = 0
+        self._snapshot_s = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._snapshot_later()
+        self._is_learning = False
 
     @classmethod
-    async def start(cls, ledger: ManagedLedger) -> "Deduplication":
-        """Take over what is known of a topic's producers, and read the rest from its log."""
+    async def open(cls, ledger: ManagedLedger) -> "Deduplication":
+        """Take over what is stored of a topic's producers; `learn` the rest."""
         cursor = await ledger.open_cursor(DEDUPLICATION_CURSOR, initial="latest")
         ids = SequenceIds(cursor.properties, DEDUPLICATION_PRODUCERS_MAX)
-        position = ledger.next_position(cursor.mark_delete)
+        return cls(ids, cursor, ledger.append)
+
+    async def learn(self, ledger: ManagedLedger, settled: Awaitable[None]) -> None:
+        """Read what came after the snapshot from the log.
+
+        What is published from now on is known anyway; `settled` ends with what was before.
+        """
+        self._is_learning = True
+        await settled
+        position = ledger.next_position(self._cursor.mark_delete)
         read = 0
         while position <= ledger.last_confirmed:
             entries = await ledger.read(
@@ -108,18 +119,23 @@ class Deduplication:
             if not entries:
                 break
             for entry in entries:
-                _remember(ids, entry.payload)
+                _remember(self.ids, entry.payload)
             read += len(entries)
             position = ledger.next_position(Position(entries[-1].ledger_id, entries[-1].entry_id))
-        started = cls(ids, cursor, ledger.append)
+        self._is_learning = False
         if read and position > EARLIEST:
-            started._last = ledger.previous_position(position)
-            started._since_snapshot = read
-        return started
+            self._last = ledger.previous_position(position)
+            self._since_snapshot += read
 
     def publish(self, producer: str, send: Send, done: PublishDone) -> None:
-        """Append what is new; of what is not, say so when all before it is answered."""
+        """Append what is new; of what is not, say so when all before it is answered.
+
+        Raises:
+            InputError: if its sequence id or its metadata cannot be understood.
+        """
         last = max(send.sequence_id, send.highest_sequence_id or 0)
+        if last > SEQUENCE_ID_MAX:
+            raise InputError(f"sequence id {last} is above {SEQUENCE_ID_MAX}")
         if send.is_chunk and _is_inner_chunk(read_metadata(send.entry)):
             self._given += 1
             self._append(send.entry, partial(self._stored, None, last, done))
@@ -164,8 +180,8 @@ class Deduplication:
 
     def snapshot(self) -> None:
         """Let what is known, and up to which entry, be stored with the cursor's next write."""
-        if self._last is None or self._since_snapshot == 0:
-            return
+        if self._is_learning or self._last is None or self._since_snapshot == 0:
+            return  # nothing to say, or not yet all of it
         self._since_snapshot = 0
         newest = self.ids.newest()
         while not self._keeps(newest):
@@ -179,9 +195,17 @@ class Deduplication:
             return False  # names so long that not all of them fit
         return True
 
+    def snapshot_every(self, interval_s: int) -> None:
+        """Store what is known after so long, again and again; at 0 only after many entries."""
+        if interval_s != self._snapshot_s:
+            self._stop_timer()
+            self._snapshot_s = interval_s
+            self._snapshot_later()
+
     def _snapshot_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(DEDUPLICATION_SNAPSHOT_S, self._tick)
+        if self._snapshot_s > 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._snapshot_s, self._tick)
 
     def _tick(self) -> None:
         self.snapshot()
@@ -189,10 +213,13 @@ class Deduplication:
 
     def close(self) -> None:
         """Serve no more; what is known is stored with the cursor, unless the topic is lost."""
+        self._stop_timer()
+        self.snapshot()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.snapshot()
 
 
 def _remember(ids: SequenceIds, entry: Buffer) -> None:
@@ -202,4 +229,6 @@ def _remember(ids: SequenceIds, entry: Buffer) -> None:
         return
     if metadata.marker_type is None and not _is_inner_chunk(metadata):
         last = max(metadata.sequence_id, metadata.highest_sequence_id or 0)
-        ids.store(metadata.producer_name, last)
+        is_kept = len(metadata.producer_name) <= CLIENT_NAME_CHARACTERS_MAX
+        if last <= SEQUENCE_ID_MAX and is_kept:
+            ids.store(metadata.producer_name, last)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from anabranch.broker.consumer import Delivery
 from anabranch.broker.dispatch import Dispatcher
 from anabranch.broker.limits import DELAYED_ENTRIES_MAX, DELAYED_LOOK_S_MAX, DELAYED_TICK_MS
+from anabranch.broker.policies.delivery_rules import DeliveryRules
 from anabranch.ids import Position
 from anabranch.runtime.clock import Clock
 
@@ -26,6 +27,8 @@ class DelayedEntries:
         self._ticks: list[int] = []
         self._forgotten: Position | None = None
         """The lowest position that did not fit."""
+        self._forgotten_tick: int | None = None
+        """The first tick in which something is due that did not fit."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -43,6 +46,10 @@ class DelayedEntries:
         if position in self._known:
             return
         tick = -(-deliver_at_ms // DELAYED_TICK_MS)  # never early
+        if self._forgotten_tick is not None and tick >= self._forgotten_tick:
+            # Remembered, it would take the place of what is due before it.
+            self._forget(position, tick)
+            return
         entries = self._by_tick.get(tick)
         if entries is None:
             entries = self._by_tick[tick] = []
@@ -58,8 +65,13 @@ class DelayedEntries:
         self._known.discard(position)
         if not self._by_tick[tick]:
             del self._by_tick[self._ticks.pop()]
+        self._forget(position, tick)
+
+    def _forget(self, position: Position, tick: int) -> None:
         if self._forgotten is None or position < self._forgotten:
             self._forgotten = position
+        if self._forgotten_tick is None or tick < self._forgotten_tick:
+            self._forgotten_tick = tick
 
     def due(self, now_ms: int) -> list[Position]:
         """Take out what is due by now, ascending."""
@@ -74,6 +86,7 @@ class DelayedEntries:
         if self._forgotten is None or 2 * len(self._known) > self._entries_max:
             return None
         position, self._forgotten = self._forgotten, None
+        self._forgotten_tick = None
         return position
 
     def clear(self) -> None:
@@ -82,12 +95,16 @@ class DelayedEntries:
         self._by_tick = {}
         self._ticks = []
         self._forgotten = None
+        self._forgotten_tick = None
 
 
 class Delaying:
     """Tells when entries of one subscription are due."""
 
-    def __init__(self, clock: Clock, on_due: Callable[[list[Position]], None]) -> None:
+    def __init__(
+        self, clock: Clock, on_due: Callable[[list[Position]], None], rules: DeliveryRules
+    ) -> None:
+        self._rules = rules
         self.entries = DelayedEntries()
         self._clock = clock
         self._on_due = on_due
@@ -98,13 +115,21 @@ class Delaying:
         self._known_below: Position | None = None
         """What is before it is read for the second time; some of it was dealt with."""
 
+    def went_back(self, passed: Position) -> None:
+        """Reading goes back to before a position; what is kept there was dealt with."""
+        if self.entries:
+            self._read_again_below(passed)
+
+    def _read_again_below(self, position: Position) -> None:
+        self._known_below = max(position, self._known_below or position)
+        self.is_reading_again = True
+
     def read_on_from(self, position: Position) -> Position:
         """Where to read on: there, or where something was forgotten for which there is room now."""
         start = self.entries.to_read_again()
         if start is None or start >= position:
             return position
-        self._known_below = max(position, self._known_below or position)
-        self.is_reading_again = True
+        self._read_again_below(position)
         return start
 
     def passes(self, position: Position, dispatcher: Dispatcher) -> bool:
@@ -120,7 +145,10 @@ class Delaying:
         deliver_at_ms = delivery.metadata.deliver_at_time if delivery.metadata else None
         if deliver_at_ms is None or deliver_at_ms <= self._clock.wall_ms():
             return False
-        self.entries.add(delivery.position, deliver_at_ms)
+        if not self._rules.delays:
+            return False
+        tick_ms = self._rules.tick_ms
+        self.entries.add(delivery.position, -(-deliver_at_ms // tick_ms) * tick_ms)
         self._set_timer()
         return True
 

@@ -26,6 +26,8 @@ class Dispatcher(Protocol):
 
     type_number: int
     consumers: list[Consumer]
+    is_blocked: bool
+    """Whether too much is unacknowledged for anything new to be sent."""
     delays: bool
     """Whether messages may be kept back until their time: not where one gets all in order."""
 
@@ -86,6 +88,7 @@ class ExclusiveDispatcher:
     """One consumer gets everything in order; a redelivery rewinds."""
 
     type_number = EXCLUSIVE
+    is_blocked = False
     delays = False
 
     def __init__(self) -> None:
@@ -168,7 +171,7 @@ class SharedDispatcher:
         self._replays = Replays()
         self._redeliveries: dict[Position, int] = {}
         self._chunks = ChunkOwners()
-        self._blocked = False
+        self.is_blocked = False
         """Too much is unacknowledged: nothing new is sent until half of it is settled."""
 
     def add(self, consumer: Consumer) -> None:
@@ -230,14 +233,15 @@ class SharedDispatcher:
             if self._check_bound() and deliveries[sent].position not in self._replays:
                 break
             share: list[Delivery] = []
-            permits, is_again = consumer.permits, bool(self._replays)
+            is_again = bool(self._replays)
+            permits = consumer.permits if is_again else min(consumer.permits, self._room())
             for delivery in deliveries[sent : sent + limits.ROUND_ROBIN_ENTRIES_MAX]:
-                if permits <= 0:
+                if permits <= 0 or consumer.is_blocked:
                     break
                 sent += 1
                 if is_again:
                     self._replays.discard(delivery.position)
-                metadata = delivery.metadata
+                metadata = None if delivery.is_plain else delivery.metadata
                 if metadata is not None and metadata.chunk_id is not None:
                     owner = self._chunks.owner(metadata, consumer)
                     if owner is not consumer:
@@ -269,14 +273,24 @@ class SharedDispatcher:
         self._turn += 1
         return able[self._turn % len(able)]
 
+    def _room(self) -> int:
+        """How many messages more may be unacknowledged; one at least, a batch is never split."""
+        most, unacked = self._unacked()
+        return max(1, most - unacked) if most > 0 else limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX
+
+    def _unacked(self) -> tuple[int, int]:
+        """How much may be unacknowledged, and is."""
+        most = self.consumers[0].rules.unacked_per_subscription_max if self.consumers else 0
+        return most, sum(consumer.unacked_messages for consumer in self.consumers)
+
     def _check_bound(self) -> bool:
         """Whether too much is unacknowledged for anything new to be sent."""
-        unacked = sum(consumer.unacked_messages for consumer in self.consumers)
-        if unacked >= limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX:
-            self._blocked = True
-        elif unacked <= limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX // 2:
-            self._blocked = False
-        return self._blocked
+        most, unacked = self._unacked()
+        if 0 < most <= unacked:
+            self.is_blocked = True
+        elif most <= 0 or unacked <= most // 2:
+            self.is_blocked = False
+        return self.is_blocked
 
     def drop_replay(self, position: Position) -> None:
         """See `Dispatcher.drop_replay`."""
@@ -285,17 +299,18 @@ class SharedDispatcher:
     def acknowledged(self, consumer: Consumer, positions: Iterable[Position]) -> None:
         """See `Dispatcher.acknowledged`."""
         for position in positions:
-            self._redeliveries.pop(position, None)
-            holder = consumer if position in consumer.pending else self._holder(position)
-            if holder is not None:
-                holder.settle(holder.pending.pop(position))
-                self._let_go(position)
-            else:
-                self.drop_replay(position)
+            self._acknowledged(consumer, position)
 
-    def _let_go(self, position: Position) -> int | None:
-        """A consumer no longer holds an entry; return the hash of its key if that is known."""
-        return None
+    def _acknowledged(self, consumer: Consumer, position: Position) -> bool:
+        """Forget an entry that is done; whether anybody held it."""
+        if self._redeliveries:
+            self._redeliveries.pop(position, None)
+        holder = consumer if position in consumer.pending else self._holder(position)
+        if holder is None:
+            self.drop_replay(position)
+            return False
+        holder.settle(holder.pending.pop(position))
+        return True
 
     def _take_back(self, positions: Iterable[Position]) -> None:
         """Entries that a consumer held have to be sent again."""

@@ -12,6 +12,7 @@ from typing import Final
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.dispatch import ExclusiveDispatcher
 from anabranch.broker.key_hashes import murmur3
+from anabranch.ids import Position
 
 FAILOVER: Final = 2
 
@@ -82,6 +83,10 @@ class FailoverDispatcher(ExclusiveDispatcher):
     def dispatch(self, deliveries: Sequence[Delivery]) -> int:
         """See `Dispatcher.dispatch`."""
         return self._send_in_order(self.active, deliveries)
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> bool:
+        """See `Dispatcher.redeliver`; of those who stand by nobody holds anything."""
+        return consumer is self.active
 
     def _chosen(self) -> Consumer | None:
         if not self.consumers:

@@ -7,36 +7,20 @@ possible; or the ranges that the consumers ask for themselves.
 from base64 import b64decode
 from binascii import Error as Base64Error
 from bisect import bisect_left, insort
-from functools import lru_cache
+from hashlib import sha256
+from itertools import pairwise
 from typing import NamedTuple
 
 from anabranch.broker.consumer import Consumer, KeySharing
-from anabranch.broker.limits import KEY_HASHES, KEY_POINTS_PER_CONSUMER
+from anabranch.broker.limits import HASHED_BYTES_MAX, KEY_HASHES, KEY_POINTS_PER_CONSUMER
 from anabranch.broker.refusals import Refused
 from anabranch.wire import EntryMetadata, ServerError
+from anabranch.wire.key_hash import murmur3 as hash_of_bytes
 
-_MASK = 0xFFFFFFFF
 
-
-@lru_cache(maxsize=16_384)
 def murmur3(data: bytes) -> int:
-    """MurmurHash3 for 32 bits with seed 0, without its sign, as Pulsar hashes keys."""
-    value = 0
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        value ^= _scrambled(int.from_bytes(data[at : at + 4], "little"))
-        value = ((value << 13) | (value >> 19)) & _MASK
-        value = (value * 5 + 0xE6546B64) & _MASK
-    value ^= _scrambled(int.from_bytes(data[whole:], "little")) if len(data) > whole else 0
-    value ^= len(data)
-    value = ((value ^ (value >> 16)) * 0x85EBCA6B) & _MASK
-    value = ((value ^ (value >> 13)) * 0xC2B2AE35) & _MASK
-    return (value ^ (value >> 16)) & 0x7FFFFFFF
-
-
-def _scrambled(word: int) -> int:
-    word = (word * 0xCC9E2D51) & _MASK
-    return (((word << 15) | (word >> 17)) * 0x1B873593) & _MASK
+    """See `wire.key_hash.murmur3`; of what is too long to be anybody's key a digest is hashed."""
+    return hash_of_bytes(data if len(data) <= HASHED_BYTES_MAX else sha256(data).digest())
 
 
 def hash_of_key(key: bytes) -> int:
@@ -125,17 +109,18 @@ class Sticky:
         """
         if not sharing.ranges:
             raise _unassignable("Ranges for KeyShared policy must not be empty.")
-        added: list[_Range] = []
         for start, end in sharing.ranges:
             if not 0 <= start <= end < KEY_HASHES:
                 raise _unassignable(f"[{start}, {end}] is no range within [0, {KEY_HASHES - 1}]")
-            for other in (*self._ranges, *added):
-                if start <= other.end and other.start <= end:
-                    raise _unassignable(
-                        f"Range [{start}, {end}] conflicts with that of {other.consumer.name}"
-                    )
-            added.append(_Range(start, end, consumer))
-        self._ranges = sorted([*self._ranges, *added], key=lambda each: each.start)
+        added = [_Range(start, end, consumer) for start, end in sharing.ranges]
+        ranges = sorted([*self._ranges, *added], key=lambda each: each.start)
+        for before, after in pairwise(ranges):
+            if after.start <= before.end:
+                raise _unassignable(
+                    f"Range [{after.start}, {after.end}] of {after.consumer.name} conflicts with "
+                    f"[{before.start}, {before.end}] of {before.consumer.name}"
+                )
+        self._ranges = ranges
 
     def remove(self, consumer: Consumer) -> None:
         """Nobody owns its ranges until another asks for them."""

@@ -201,8 +201,14 @@ class KeySharedDispatcher(SharedDispatcher):
         if key_hash is not None:
             self._leave_line(position, key_hash)
 
+    def _acknowledged(self, consumer: Consumer, position: Position) -> bool:
+        if not super()._acknowledged(consumer, position):
+            return False
+        self._let_go(position)
+        return True
+
     def _let_go(self, position: Position) -> int | None:
-        """A consumer no longer holds an entry; its hash may be drained with that."""
+        """A consumer no longer holds an entry; its hash, if known, may be drained with that."""
         key_hash = self._hashes.pop(position, None)
         if key_hash is None or key_hash not in self._held:
             return key_hash

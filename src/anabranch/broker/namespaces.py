@@ -8,6 +8,7 @@ from anabranch.broker.policies import PolicySource
 from anabranch.broker.refusals import Refused
 from anabranch.errors import BadVersion, FormatError
 from anabranch.ids import TopicName
+from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.policies import (
     ClusterData,
@@ -21,6 +22,9 @@ from anabranch.policies import (
 )
 from anabranch.policies.effective import auto_topic_creation
 from anabranch.wire import ServerError
+
+_OF_THE_SYSTEM = "__"
+"""What the names of topics begin with that no client asked for."""
 
 
 class Namespaces:
@@ -51,6 +55,10 @@ class Namespaces:
             except BadVersion:
                 continue  # there from an earlier start, perhaps changed by an operator
 
+    async def has_tenant(self, tenant: str) -> bool:
+        """Whether there is a tenant of that name."""
+        return await self._store.exists(paths.tenant_path(tenant))
+
     async def require(self, topic: TopicName) -> NamespacePolicies:
         """Return the policies of the topic's namespace.
 
@@ -80,6 +88,10 @@ class Namespaces:
             )
         return document.partitions
 
+    async def is_declared(self, topic: TopicName) -> bool:
+        """Whether it is one of the partitions that a partitioned topic was created with."""
+        return 0 <= topic.partition < await self._partitions_of_whole(topic)
+
     async def creates_partitions(self, topic: TopicName) -> int:
         """Make a new topic partitioned if its namespace wants that; return its partitions.
 
@@ -91,7 +103,25 @@ class Namespaces:
             raise Refused(ServerError.TopicNotFound, f"Topic {topic} does not exist")
         if rule.partitions == 0 or topic.partition >= 0:
             return 0
+        await self.require_room(topic, rule.partitions)
         return (await self.policies.create_partitioned(topic, rule.partitions)).partitions
+
+    async def require_room(self, topic: TopicName, adding: int = 1) -> None:
+        """Make sure that the topic's namespace may have so many topics more.
+
+        Raises:
+            Refused: if it may not.
+        """
+        chosen = (await self.require(topic)).topics_per_namespace_max
+        most = self.policies.defaults.topics_per_namespace_max if chosen is None else chosen
+        if most <= 0 or not topic.is_persistent or topic.local.startswith(_OF_THE_SYSTEM):
+            return
+        path = f"{MANAGED_LEDGERS}/{topic.namespace_name}/{topic.domain}"
+        names = await self._store.children(path)
+        if sum(not name.startswith(_OF_THE_SYSTEM) for name in names) + adding > most:
+            raise Refused(
+                ServerError.NotAllowedError, "Exceed maximum number of topics in namespace."
+            )
 
     async def may_create(self, topic: TopicName) -> bool:
         """Whether a topic that is not there may come to be because a client asks for it.

@@ -8,17 +8,22 @@ answered by stand-ins that hold nothing.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, cast
 
+from anabranch.broker.claimed_numbers import believable_messages
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.deduplication import PublishDone
+from anabranch.broker.mishaps import Mishaps
 from anabranch.broker.policies.admitting import admit_subscription
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.subscription_names import refuse_reserved
 from anabranch.broker.topic import LastMessage, Topic
 from anabranch.errors import AlreadyClosed, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
+from anabranch.ledgers.store import LedgerQuorums
 from anabranch.managed_ledger import Cursor, ManagedLedger
 from anabranch.managed_ledger.retention import Retention
+from anabranch.managed_ledger.storage_figures import StorageFigures
 from anabranch.policies.effective import EffectivePolicies
 from anabranch.runtime import Clock
 from anabranch.runtime.network import Buffer
@@ -33,6 +38,7 @@ class _NoLedger:
     """Stands where a managed ledger would; keeps a topic's properties for as long as it lives."""
 
     terminated = None
+    ledgers = ()
     entry_count = 0
     size_bytes = 0
     last_confirmed = EARLIEST
@@ -43,11 +49,15 @@ class _NoLedger:
         self.cursors: Mapping[str, Cursor] = {}
         self.properties: dict[str, str] = {}
         self.retention = Retention()
+        self.figures = StorageFigures(clock)
         self.on_durable: Callable[[], None] | None = None
         self.on_failure: Callable[[Exception], None] | None = None
 
     def next_position(self, position: Position) -> Position:
         return position
+
+    def use_quorums(self, quorums: LedgerQuorums | None) -> None:
+        """There are no ledgers."""
 
     def release_cursor(self, cursor: Cursor) -> None:
         """There was nothing to hold."""
@@ -104,7 +114,7 @@ class NonPersistentSubscription(Subscription):
             metadata = read_metadata(entry)
         except ProtocolError:
             metadata = None
-        messages = 1 if metadata is None else max(1, metadata.message_count)
+        messages = 1 if metadata is None else believable_messages(metadata.message_count)
         if dispatcher is None or not dispatcher.entries_wanted():
             self.dropped += messages
             return
@@ -157,18 +167,19 @@ class NonPersistentTopic(Topic):
         *,
         clock: Clock,
         tasks: Tasks,
+        mishaps: Mishaps,
         on_failed: Callable[[Topic], None],
     ) -> None:
         ledger = cast("ManagedLedger", _NoLedger(name.managed_ledger_name, clock))
-        super().__init__(name, ledger, policies, tasks=tasks, on_failed=on_failed)
+        super().__init__(name, ledger, policies, tasks=tasks, mishaps=mishaps, on_failed=on_failed)
         self._published = 0
 
-    def publish(self, producer: Producer, send: Send, done: PublishDone) -> None:
+    def publish(self, producer: Producer, send: Send, done: PublishDone) -> int:
         """Pass an entry on to every subscription; `done` follows at once."""
+        messages = self.count_in(producer, send)
         if self.closed:
             done(None, AlreadyClosed(f"{self.name} is closed"))
-            return
-        self.count_in(producer, send)
+            return messages
         position = Position(_LEDGER, self._published)
         self._published += 1
         if self.subscriptions:
@@ -176,6 +187,7 @@ class NonPersistentTopic(Topic):
             for subscription in list(self.subscriptions.values()):
                 cast("NonPersistentSubscription", subscription).offer(position, kept)
         done(position, None)
+        return messages
 
     async def follow(self, policies: EffectivePolicies) -> None:
         """Live by other policies from now on."""
@@ -194,7 +206,12 @@ class NonPersistentTopic(Topic):
     async def create_subscription(
         self, name: str, *, initial: Literal["latest", "earliest"], properties: dict[str, str]
     ) -> Subscription:
-        """Create a subscription that lasts as long as the topic is open here."""
+        """Create a subscription that lasts as long as the topic is open here.
+
+        Raises:
+            Refused: if the name is reserved.
+        """
+        refuse_reserved(name)
         return self._add(name, is_durable=True)
 
     def read_from(self, name: str, start: Literal["latest", "earliest"] | Position) -> Subscription:

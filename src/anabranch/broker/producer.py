@@ -1,9 +1,10 @@
 """One producer on one connection."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from anabranch.broker.traffic import Traffic
 from anabranch.runtime.network import Buffer
 
 SHARED: Final = 0
@@ -40,9 +41,9 @@ class Producer:
     """The broker's side of an open producer."""
 
     __slots__ = (
-        "_settled", "_waiting", "access_mode", "connection", "disconnect", "dropped", "epoch",
-        "fence", "last_sequence_id", "name", "pending", "producer_id", "schema_version",
-        "topic_epoch",
+        "_settled", "_waiting", "access_mode", "connection", "disconnect", "dropped", "encrypted",
+        "epoch", "fence", "last_sequence_id", "name", "pending", "producer_id", "said",
+        "schema_version", "since_ms", "topic_epoch", "traffic",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,9 @@ class Producer:
         access_mode: int = SHARED,
         topic_epoch: int | None = None,
         fence: Callable[[], None] = lambda: None,
+        encrypted: bool = False,
+        said: Mapping[str, str] | None = None,
+        since_ms: int = 0,
     ) -> None:
         self.connection = connection
         self.producer_id = producer_id
@@ -65,6 +69,12 @@ class Producer:
         self.schema_version = schema_version
         self.disconnect = disconnect
         """Tell the client that the broker closed this producer; it will come back."""
+        self.encrypted = encrypted
+        """Whether its client encrypts what it sends."""
+        self.said = said or {}
+        """What its client says about it, for whoever looks at statistics."""
+        self.since_ms = since_ms
+        self.traffic = Traffic()
         self.access_mode = access_mode
         self.last_sequence_id = -1
         """Of what was stored under its name before; -1 if that is not known."""

@@ -1,11 +1,14 @@
 """What producers ask of the broker, messages apart: to be opened and to be closed."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.broker.claims import claim, release
+from anabranch.broker.claimed_numbers import checked_client_name, kept_client_metadata
+from anabranch.broker.claims import claim, release, withdraw
 from anabranch.broker.producer import Producer
+from anabranch.broker.subscription_names import checked_subscription
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
-from anabranch.ids import TopicName, check_subscription_name
+from anabranch.ids import TopicName
 from anabranch.wire import replies
 
 if TYPE_CHECKING:
@@ -22,31 +25,47 @@ async def open_producer(session: "Session", command: BaseCommand) -> None:
         return
     key = ("producer", producer_id)
     token = claim(session, key)
+    queued = False
+
+    def told_to_wait(leave: Callable[[], None]) -> None:
+        # It has its answer, and its turn may be long in coming: it is no request any more.
+        nonlocal queued
+        queued = True
+        _answer(session, request.request_id, producer, ready=False)
+        session.request_ended()
+        token.on_gone = leave
+        if session.creating.get(key) is not token:
+            leave()
+
     try:
-        topic = await session.broker.topics.open(TopicName.parse(request.topic), create=True)
+        name = TopicName.parse(request.topic)
+        if request.initial_subscription_name:
+            subscription = checked_subscription(request.initial_subscription_name)
+            await session.access.check_consumer(name, subscription)
+        topic = await session.broker.topics.open(name, create=True)
         schema_version = await session.broker.schemas.for_producer(
             topic, request.schema if request.HasField("schema") else None
         )
         if request.initial_subscription_name:
-            name = check_subscription_name(request.initial_subscription_name)
-            await topic.subscribe(name, initial="earliest", properties={})
+            await topic.subscribe(subscription, initial="earliest", properties={})
         producer = Producer(
             session,
             producer_id=producer_id,
-            name=request.producer_name or session.broker.new_producer_name(),
+            name=checked_client_name(request.producer_name) or session.broker.new_producer_name(),
             epoch=request.epoch,
             schema_version=schema_version,
             access_mode=request.producer_access_mode,
             topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
             disconnect=lambda: session.drop_producer(producer_id),
             fence=lambda: _forget(session, producer_id),
+            encrypted=request.encrypted,
+            said=kept_client_metadata(request.metadata),
+            since_ms=session.broker.clock.wall_ms(),
         )
-        await topic.add_producer(
-            producer,
-            on_queued=lambda: _answer(session, request.request_id, producer, ready=False),
-            is_wanted=lambda: session.creating.get(key) is token,
-        )
+        await topic.add_producer(producer, on_queued=told_to_wait)
     finally:
+        if queued:
+            session.request_begun()
         overtaken = not release(session, key, token)
     if overtaken:
         topic.remove_producer(producer)
@@ -78,7 +97,7 @@ def _answer(session: "Session", request_id: int, producer: Producer, *, ready: b
 def close_producer(session: "Session", command: BaseCommand) -> None:
     """Close a producer; what it sent before is answered first."""
     request = command.close_producer
-    session.creating.pop(("producer", request.producer_id), None)
+    withdraw(session, ("producer", request.producer_id))
     opened = session.producers.pop(request.producer_id, None)
     if opened is None:
         session.reply(replies.success(request.request_id))

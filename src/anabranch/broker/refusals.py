@@ -1,5 +1,6 @@
 """Refusals: an error that is answered on the wire with one of Pulsar's own codes."""
 
+from anabranch.broker.limits import REFUSAL_CHARACTERS_MAX
 from anabranch.errors import (
     AlreadyClosed,
     AnabranchError,
@@ -20,6 +21,11 @@ class Refused(AnabranchError):
     def __init__(self, code: ServerError, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+def sayable(text: str) -> str:
+    """A reason as it can be sent: it may quote what a client made up, at any length."""
+    return text[:REFUSAL_CHARACTERS_MAX].encode("utf-8", "replace").decode()
 
 
 def code_of(error: BaseException) -> ServerError:

@@ -4,7 +4,7 @@ What consumers ask is served by `consuming.py`, what producers ask by `producing
 here is how all of them come to be answered.
 
 Each is a coroutine run as a supervised task of the broker. What it raises becomes Pulsar's own
-kind of refusal for that command; anything outside the error tree is a bug and ends the process.
+kind of refusal for that command; anything outside the error tree is a bug and ends the connection.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.broker import consuming, producing, topic_requests
 from anabranch.broker.access import answer_challenge
+from anabranch.broker.consumer_figures import consumer_figures
 from anabranch.broker.extensions import CommandHandler
-from anabranch.broker.refusals import Refused, code_of
+from anabranch.broker.refusals import Refused, code_of, sayable
+from anabranch.broker.transactions import COMMANDS as TRANSACTION_COMMANDS
+from anabranch.broker.transactions import NOT_ENABLED
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import TopicName
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from anabranch.broker.session import Session
 
 _log = get_logger("requests")
+OLDEST_PROTOCOL_VERSION: Final = 11
+"""Clients of earlier ones cannot read the checksums that stored messages carry."""
 _SERVER_FEATURES: Final = FeatureFlags(
     supports_get_partitioned_metadata_without_auto_creation=True, supports_topic_watchers=True
 )
@@ -39,6 +44,13 @@ def shake_hands(session: "Session", command: Command) -> None:
     if not isinstance(command, BaseCommand) or command.type != BaseCommand.CONNECT:
         raise ProtocolError("the first command must be CONNECT")
     session.client_version = command.connect.client_version
+    if command.connect.protocol_version < OLDEST_PROTOCOL_VERSION:
+        session.refuse_connection(
+            f"protocol version {command.connect.protocol_version} is not spoken here: versions "
+            f"from {OLDEST_PROTOCOL_VERSION} on are",
+            ServerError.UnsupportedVersionError,
+        )
+        return
     if not session.access.admit(command.connect):
         return
     session.reply(
@@ -58,16 +70,16 @@ def serve(session: "Session", command: BaseCommand) -> None:
         immediate(session, command)
         return
     handler = _REQUESTS.get(command.type)
+    extension = session.broker.extensions.commands.get(command.type)
+    if handler is None and extension is not None:
+        handler = _extended(extension)
     if handler is not None:
         name = f"{BaseCommand.Type.Name(command.type)} {session.peer}"
+        session.request_begun()
         session.broker.tasks.spawn(name, _answer(handler, session, command))
         return
-    extension = session.broker.extensions.commands.get(command.type)
-    if extension is not None:
-        name = f"{BaseCommand.Type.Name(command.type)} {session.peer}"
-        session.broker.tasks.spawn(name, _answer(_extended(extension), session, command))
-        return
-    _refuse(session, command, ServerError.NotAllowedError, "this command is not served")
+    text = NOT_ENABLED if command.type in TRANSACTION_COMMANDS else "this command is not served"
+    _refuse(session, command, ServerError.NotAllowedError, text)
 
 
 async def _answer(handler: Handler, session: "Session", command: BaseCommand) -> None:
@@ -75,7 +87,11 @@ async def _answer(handler: Handler, session: "Session", command: BaseCommand) ->
         await session.access.check(command)
         await handler(session, command)
     except AnabranchError as error:
-        _refuse(session, command, code_of(error), str(error))
+        _refuse(session, command, code_of(error), sayable(str(error)))
+    except Exception as error:  # noqa: BLE001 - shown, counted, and given up on
+        session.broker.mishaps.met_by(session, command, error)
+    finally:
+        session.request_ended()
 
 
 def _extended(extension: CommandHandler) -> Handler:
@@ -154,6 +170,7 @@ _IMMEDIATE: Final[dict[int, Callable[["Session", BaseCommand], None]]] = {
     BaseCommand.CLOSE_PRODUCER: producing.close_producer,
     BaseCommand.CLOSE_CONSUMER: consuming.close_consumer,
     BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: consuming.redeliver,
+    BaseCommand.CONSUMER_STATS: consumer_figures,
 }
 
 _REQUESTS: Final[dict[int, Handler]] = {

@@ -21,7 +21,7 @@ from anabranch.broker.schema_rules import (
 from anabranch.broker.topic import Topic
 from anabranch.errors import ConflictError, FormatError, InputError
 from anabranch.generated.pulsar_api_pb2 import Schema
-from anabranch.ids import TopicName
+from anabranch.ids import Position, TopicName
 from anabranch.managed_ledger import SchemaInfo, SchemaStorage
 from anabranch.managed_ledger.schemas import StoredSchema, version_bytes, version_of_bytes
 from anabranch.policies.effective import EffectivePolicies
@@ -134,6 +134,15 @@ class Schemas:
         """All versions of a topic's schema, oldest first."""
         return await self._storage.versions(topic.schema_id)
 
+    async def places(self, topic: TopicName) -> list[tuple[int, Position]]:
+        """The versions of a topic's schema and where each is stored, oldest first."""
+        stored = await self._storage.places(topic.schema_id)
+        return [(each.version, each.position) for each in stored]
+
+    async def version_of(self, topic: TopicName, schema: SchemaText) -> int | None:
+        """The version that says the same as a schema; None if none does."""
+        return _version_among(await self.versions(topic), schema)
+
     async def add(self, topic: TopicName, schema: SchemaText, policies: EffectivePolicies) -> int:
         """Return the version of a schema, adding it if it is new and the change is allowed.
 
@@ -142,9 +151,9 @@ class Schemas:
         """
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
             versions = await self._storage.versions(topic.schema_id)
-            for stored in reversed(versions):
-                if is_same(_stored_text(stored), schema):
-                    return stored.version
+            known = _version_among(versions, schema)
+            if known is not None:
+                return known
             self._judge(versions, schema, policies)
             try:
                 return await self._store(topic, schema, [each.version for each in versions])
@@ -198,6 +207,13 @@ class Schemas:
             return await self._storage.add_after(topic.schema_id, info, digest, known)
         except InputError as error:
             raise Refused(ServerError.IncompatibleSchema, str(error)) from error
+
+
+def _version_among(versions: list[StoredSchema], schema: SchemaText) -> int | None:
+    for stored in reversed(versions):
+        if is_same(_stored_text(stored), schema):
+            return stored.version
+    return None
 
 
 def _is_used(topic: Topic) -> bool:

@@ -12,13 +12,19 @@ from anabranch import limits
 from anabranch.broker import requests
 from anabranch.broker.access import Access
 from anabranch.broker.acknowledging import serve_ack
+from anabranch.broker.claims import Claim, withdraw_all
 from anabranch.broker.consumer import Consumer
-from anabranch.broker.liveness import Liveness
+from anabranch.broker.limits import HANDSHAKE_FRAME_BYTES_MAX, REQUESTS_PER_CONNECTION_MAX
+from anabranch.broker.liveness import KeepAlive
+from anabranch.broker.policies.publishing import why_refused
 from anabranch.broker.producer import Producer
+from anabranch.broker.publish_latency import Done
+from anabranch.broker.refusals import sayable
+from anabranch.broker.refused_sends import not_stored, refuse_send
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
 from anabranch.broker.unloading import hint
-from anabranch.errors import ProtocolError, Terminated
+from anabranch.errors import InputError, ProtocolError
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import Position
 from anabranch.runtime.network import Buffer, Connection
@@ -48,30 +54,28 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.producers: dict[int, tuple[Producer, Topic]] = {}
         self.consumers: dict[int, tuple[Consumer, Subscription, Topic]] = {}
-        self.creating: dict[tuple[str, int], object] = {}
+        self.creating: dict[tuple[str, int], Claim] = {}
         """Producers and consumers being opened; whoever finds another token here was overtaken."""
-        self.peer = "?"
+        self.host = self.peer = "?"
         self.client_version = ""
         self.access = Access(self)
         self.closed = False
         self.writable = True
         self.messages_out = 0
         self._connection: Connection | None = None
-        self._decoder = Decoder(
-            frame_bytes_max=broker.settings.message_bytes_max + limits.FRAME_PADDING_BYTES
-        )
+        self._decoder = Decoder(frame_bytes_max=HANDSHAKE_FRAME_BYTES_MAX)
         self._entry_bytes_max = broker.settings.message_bytes_max + limits.ENTRY_OVERHEAD_BYTES
-        self._connected = False
+        self.is_connected = False
         self._out: list[Buffer] = []
         self._flush_scheduled = False
-        self._pending_publishes = 0
+        self._requests = 0
+        self.pending_publishes = 0
         self._pending_bytes = 0
         self._pressure = broker.pressure
         self.waits = False
-        self._reading_paused = False
+        self.reading_paused = False
         self._closed_by_us: set[int] = set()
-        self._life = Liveness()
-        self._keep_alive: asyncio.TimerHandle | None = None
+        self._life = KeepAlive(self, broker.settings.keep_alive_interval_s)
         self._cut_off: asyncio.TimerHandle | None = None
         self._log = get_logger("session")
 
@@ -81,11 +85,12 @@ class Session:
         """See `ConnectionHandler.connection_made`."""
         self._connection = transport
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self.host, self.peer = peer[0], f"{peer[0]}:{peer[1]}"
         self.access.certificate = transport.get_extra_info("peercert")
         self._log = self._log.bind(peer=self.peer)
-        self.broker.sessions.add(self)
-        self._schedule_keep_alive()
+        self.broker.welcome(self)
+        self._life.begin()
 
     def data_received(self, data: bytes, /) -> None:
         """See `ConnectionHandler.data_received`."""
@@ -102,6 +107,8 @@ class Session:
                 self._serve(command)
         except ProtocolError as error:
             broken = error
+        except Exception as error:  # noqa: BLE001 - shown, counted, and given up on
+            self.broker.mishaps.met_by(self, command, error)
         if broken is not None:
             self.refuse_connection(str(broken))
 
@@ -120,10 +127,8 @@ class Session:
         """Let go of everything that is kept for the peer; what it held goes to others."""
         self.closed = True
         self.writable = False
-        self.creating.clear()
-        if self._keep_alive is not None:
-            self._keep_alive.cancel()
-        self._life.tell(False)
+        withdraw_all(self)
+        self._life.end()
         for producer, topic in self.producers.values():
             topic.remove_producer(producer)
         self.producers.clear()
@@ -148,8 +153,8 @@ class Session:
         self._life.heard()
         for _, subscription, _ in list(self.consumers.values()):
             subscription.wake()
-        if self._reading_paused:
-            self._resume_reading()
+        if self.reading_paused:
+            self.resume_reading()
 
     def write_out(self, parts: list[Buffer]) -> None:
         """Queue buffers; everything of one turn of the loop goes out with one call."""
@@ -168,9 +173,11 @@ class Session:
             out, self._out = self._out, []
             self._connection.writelines(out)
 
-    def refuse_connection(self, reason: str) -> None:
-        """Close a connection whose peer broke the protocol; the process goes on."""
+    def refuse_connection(self, reason: str, code: ServerError = ServerError.UnknownError) -> None:
+        """Close a connection whose peer broke the protocol, and tell it; the process goes on."""
         self._log.warning("connection_refused", reason=reason)
+        if not self.closed:
+            self.reply(replies.handshake_error(code, sayable(reason)))
         self.close()
 
     def close(self) -> None:
@@ -184,55 +191,24 @@ class Session:
             self._connection.close()
             self._cut_off = self.loop.call_later(limits.CLOSE_DRAIN_S_MAX, self._connection.abort)
 
-    # --- keep-alive --------------------------------------------------------------------------
-
-    def _schedule_keep_alive(self) -> None:
-        interval = self.broker.settings.keep_alive_interval_s
-        self._keep_alive = self.loop.call_later(interval, self._keep_alive_tick)
-
-    def _keep_alive_tick(self) -> None:
-        if self.closed:
-            return
-        if not self._connected:
-            self.refuse_connection("no handshake within the keep-alive interval")
-            return
-        assert self._connection is not None
-        silent = self._life.is_silent(self._connection.get_write_buffer_size())
-        if silent and not self._is_unheard_by_choice():
-            self._log.warning("keep_alive_missed")
-            self._connection.abort()
-            return
-        self.reply(replies.ping())
-        self._schedule_keep_alive()
-
-    def _is_unheard_by_choice(self) -> bool:
-        # A peer whose socket we do not read is not dead for that, unless it does not read either.
-        return self._reading_paused and self.writable
-
     async def is_alive(self) -> bool:
         """Ask the peer for a sign of life; without one in time the connection is cut."""
-        if self.closed:
-            return False
-        assert self._connection is not None
-        unread_bytes = self._connection.get_write_buffer_size
-        before = unread_bytes()
+        return await self._life.is_alive()
 
-        def is_slow() -> bool:
-            # It takes what is sent, and cannot be heard for that: not read from until it has.
-            return self._is_unheard_by_choice() or (not self.writable and unread_bytes() < before)
+    def unread_bytes(self) -> int:
+        """Bytes that were sent and are not taken by the peer."""
+        return 0 if self._connection is None else self._connection.get_write_buffer_size()
 
-        self.reply(replies.ping())
-        alive = await self._life.sign(otherwise=is_slow)
-        if not alive and not self.closed and self._connection is not None:
+    def cut(self) -> None:
+        """End the connection at once; its peer is gone."""
+        if self._connection is not None:
             self._connection.abort()
-            self.connection_lost(None)
-        return alive
 
     # --- commands ----------------------------------------------------------------------------
 
     def _serve(self, command: Command) -> None:
         kind = type(command)
-        if not self._connected:
+        if not self.is_connected:
             self._handshake(command)
         elif kind is Send:
             self._on_send(command)  # type: ignore[arg-type]
@@ -247,7 +223,9 @@ class Session:
 
     def _handshake(self, command: Command) -> None:
         requests.shake_hands(self, command)
-        self._connected = not self.closed
+        self.is_connected = not self.closed
+        self._decoder.frame_bytes_max = self.broker.settings.frame_bytes_max
+        self._life.begin()
         self._log = self._log.bind(client=self.client_version)
 
     def _on_send(self, send: Send) -> None:
@@ -260,30 +238,42 @@ class Session:
         producer, topic = opened
         entry = send.entry
         size = len(entry)
-        if send.txn is not None or size > self._entry_bytes_max or size > topic.entry_bytes_max:
-            why = "transactions are not served" if send.txn is not None else "message is too large"
-            self._refuse_send(producer, send, ServerError.NotAllowedError, why)
-            return
+        if (
+            send.txn is not None
+            or topic.judges_messages
+            or size > self._entry_bytes_max
+            or size > topic.entry_bytes_max
+        ):
+            refusal = why_refused(topic, send, self._entry_bytes_max)
+            if refusal is not None:
+                refuse_send(self, producer, send, *refusal)
+                return
         if not verify_checksum(entry):
-            self._refuse_send(producer, send, ServerError.ChecksumError, "checksum does not match")
+            refuse_send(self, producer, send, ServerError.ChecksumError, "checksum does not match")
             return
-        self._pending_publishes += 1
+        self.pending_publishes += 1
         self._pending_bytes += size
         if (
-            self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX
+            self.pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX
             or self._pending_bytes >= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX
             or self._pressure.is_high
         ):
             self.hold_back()
         producer.pending += 1
-        self.broker.messages_in += send.num_messages
-        topic.publish(
-            producer,
-            send,
-            partial(
-                self._published, topic, producer, send.sequence_id, send.highest_sequence_id, size
-            ),
-        )
+        number, highest = send.sequence_id, send.highest_sequence_id
+        done: Done = partial(self._published, topic, producer, number, highest, size)
+        latency = self.broker.publish_latency
+        if sampled := latency.is_idle:
+            done = latency.timed(done)
+        try:
+            self.broker.messages_in += topic.publish(producer, send, done)
+        except InputError as error:
+            self.pending_publishes -= 1
+            self._pending_bytes -= size
+            producer.pending -= 1
+            if sampled:
+                latency.give_up()
+            refuse_send(self, producer, send, ServerError.NotAllowedError, str(error))
 
     def _published(
         self,
@@ -295,11 +285,11 @@ class Session:
         position: Position | None,
         error: Exception | None,
     ) -> None:
-        self._pending_publishes -= 1
+        self.pending_publishes -= 1
         self._pending_bytes -= size
         if position is None:
             assert error is not None
-            self._not_stored(topic, producer, max(sequence_id, highest_sequence_id or 0), error)
+            not_stored(self, topic, producer, max(sequence_id, highest_sequence_id or 0), error)
         elif not self.closed and not producer.dropped:
             number = producer.producer_id
             self._out.append(send_receipt(number, sequence_id, *position, highest_sequence_id))
@@ -307,62 +297,49 @@ class Session:
                 self._flush_scheduled = True
                 self.loop.call_soon(self._flush)
         producer.settled()
-        if self._reading_paused:
-            self._resume_reading()
+        if self.reading_paused:
+            self.resume_reading()
 
     def hold_back(self) -> None:
         """Read nothing from the peer until `read_on`, or until what it sent is stored."""
-        if not self._reading_paused and self._connection is not None:
-            self._reading_paused = True
+        if not self.reading_paused and self._connection is not None:
+            self.reading_paused = True
             self._connection.pause_reading()
 
-    def _resume_reading(self) -> None:
+    def resume_reading(self) -> None:
         """Read on, unless the peer does not, or too much of it or of all is not stored yet."""
         if (
             self.writable
-            and self._pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
+            and self.pending_publishes <= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX // 2
             and self._pending_bytes <= limits.PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX // 2
+            and self._requests <= REQUESTS_PER_CONNECTION_MAX // 2
             and not self.waits
         ):
             if self._pressure.is_high:
                 self.waits = True
                 self._pressure.when_low(self.read_on)
                 return
-            self._reading_paused = False
+            self.reading_paused = False
             self._life.heard()  # what it sent meanwhile is only read from now on
             if not self.closed and self._connection is not None:
                 self._connection.resume_reading()
 
+    def request_begun(self) -> None:
+        """A request is being served; too many at once are not read from the socket."""
+        self._requests += 1
+        if self._requests >= REQUESTS_PER_CONNECTION_MAX:
+            self.hold_back()
+
+    def request_ended(self) -> None:
+        """A request was answered, one way or another."""
+        self._requests -= 1
+        if self.reading_paused:
+            self.resume_reading()
+
     def read_on(self) -> None:
         """What was waited for has come."""
         self.waits = False
-        self._resume_reading()
-
-    def _not_stored(self, topic: Topic, producer: Producer, last: int, error: Exception) -> None:
-        if not isinstance(error, Terminated):
-            # No answer: whether the entry is stored is unknown. The client is told that its
-            # producer is closed and sends everything unanswered again, in order.
-            topic.fail(error)
-        elif not self.closed and not producer.dropped:
-            code = ServerError.TopicTerminatedError
-            self.reply(replies.send_error(producer.producer_id, last, code, str(error)))
-
-    def _refuse_send(self, producer: Producer, send: Send, code: ServerError, text: str) -> None:
-        sequence_id = max(send.sequence_id, send.highest_sequence_id or 0)
-
-        def refuse() -> None:
-            self._pending_publishes -= 1
-            if not self.closed and not producer.dropped:
-                self.reply(replies.send_error(producer.producer_id, sequence_id, code, text))
-            if self._reading_paused:
-                self._resume_reading()
-
-        # Behind the receipts of what was sent before: clients match answers in order. Its entry is
-        # let go of now; that it waits counts.
-        self._pending_publishes += 1
-        if self._pending_publishes >= limits.PENDING_PUBLISHES_PER_CONNECTION_MAX:
-            self.hold_back()
-        producer.after_pending(refuse)
+        self.resume_reading()
 
     def _on_flow(self, flow: Flow) -> None:
         if flow.permits <= 0:

@@ -15,3 +15,5 @@ class BrokerStatistics:
     """Published since the start."""
     messages_out: int
     """Sent to consumers since the start, again ones included."""
+    mishaps: int
+    """Bugs that requests have met since the start."""

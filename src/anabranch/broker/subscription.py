@@ -10,21 +10,22 @@ from collections.abc import Callable, Sequence
 from anabranch import limits
 from anabranch.broker.consumer import Consumer, Delivery
 from anabranch.broker.delayed import Delaying
-from anabranch.broker.deliveries import cached_replays, delivery_of, replayed, take_over
+from anabranch.broker.deliveries import cached_replays, first_deliveries, replayed, take_over
 from anabranch.broker.dispatch import Dispatcher
-from anabranch.broker.failover import FailoverDispatcher
-from anabranch.broker.limits import FAILOVER_DELAY_S
+from anabranch.broker.handover import Handover
+from anabranch.broker.mishaps import Spawns
+from anabranch.broker.policies.delivery_rules import DeliveryRules
 from anabranch.broker.refusals import Refused
 from anabranch.broker.stall import Stall, concerns_one_entry
 from anabranch.broker.subscription_types import TYPE_NAMES, new_dispatcher
 from anabranch.broker.throttling import DispatchThrottle
+from anabranch.broker.traffic import Expired, Traffic
 from anabranch.broker.visibility import Visibility
 from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.store import Entry
 from anabranch.managed_ledger import Cursor, ManagedLedger, newest_matching
 from anabranch.runtime.network import Buffer
-from anabranch.runtime.tasks import Tasks
 from anabranch.wire import Ack, ServerError, publish_time_ms
 
 
@@ -38,11 +39,18 @@ class Subscription:
         ledger: ManagedLedger,
         cursor: Cursor,
         visibility: Visibility,
-        tasks: Tasks,
+        tasks: Spawns,
         on_failure: Callable[[Exception], None],
         on_abandoned: Callable[["Subscription"], None],
+        rules: DeliveryRules | None = None,
     ) -> None:
         self.name = name
+        self.traffic = Traffic()
+        self.expired = Expired()
+        self.last_flow_ms = self.last_ack_ms = 0
+        self.attachments = 0
+        """How often somebody came to consume."""
+        self._rules = rules or DeliveryRules()
         self.cursor = cursor
         self._ledger = ledger
         self._visibility = visibility
@@ -55,8 +63,8 @@ class Subscription:
         self._reading = False
         self._resting = False
         self._stall = Stall(name, self.wake)
-        self._delaying = Delaying(ledger.clock, self._due)
-        self._handover: asyncio.TimerHandle | None = None
+        self._delaying = Delaying(ledger.clock, self._due, self._rules)
+        self._handover = Handover(lambda: self._dispatcher, rewind=self._rewind, wake=self.wake)
         self._generation = 0
         """Raised by every rewind, so that a read begun before it is thrown away."""
         self._seeking = False
@@ -73,6 +81,16 @@ class Subscription:
         return self._dispatcher.consumers if self._dispatcher is not None else ()
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether too much is unacknowledged for anything new to be sent."""
+        return self._dispatcher is not None and self._dispatcher.is_blocked
+
+    @property
+    def delayed(self) -> int:
+        """Entries that are kept back until their time."""
+        return len(self._delaying.entries)
+
+    @property
     def type_name(self) -> str:
         """How messages are shared out among those attached."""
         return "None" if self._dispatcher is None else TYPE_NAMES[self._dispatcher.type_number]
@@ -83,6 +101,8 @@ class Subscription:
         Raises:
             Refused: if the type differs from the connected ones', or is taken.
         """
+        consumer.totals = self.traffic
+        self.attachments += 1
         if self.consumers:
             assert self._dispatcher is not None
             if self._dispatcher.type_number != type_number:
@@ -93,7 +113,7 @@ class Subscription:
                 )
             self._dispatcher.add(consumer)
             self._stall.end()
-            self._tell_later()
+            self._handover.look_later()
             self.wake()
             return
         dispatcher = new_dispatcher(type_number, self._ledger.name, consumer)
@@ -101,34 +121,26 @@ class Subscription:
         self._dispatcher = dispatcher
         self._stop_awaiting()
         self._rewind()
-        self._tell_later()
+        self._handover.look_later()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it held unacknowledged goes to the others."""
         if self._dispatcher is not None and self._dispatcher.remove(consumer):
             self._rewind()
-        self._change_active()
+        self._handover.look()
         self.wake()
         self.end_if_abandoned()
 
-    def _tell_later(self) -> None:
-        """Let consumers know who is active, once the newest of them knows that it is one."""
-        asyncio.get_running_loop().call_soon(self._change_active)
-
-    def _change_active(self) -> None:
-        dispatcher = self._dispatcher
-        if isinstance(dispatcher, FailoverDispatcher):
-            dispatcher.tell()
-            if dispatcher.is_handing_over and self._handover is None:
-                loop = asyncio.get_running_loop()
-                self._handover = loop.call_later(FAILOVER_DELAY_S, self._hand_over, dispatcher)
-
-    def _hand_over(self, dispatcher: FailoverDispatcher) -> None:
-        self._handover = None
-        if dispatcher is self._dispatcher and dispatcher.hand_over():
-            self._rewind()
-        self._change_active()
-        self.wake()
+    def close(self) -> None:
+        """Disconnect everybody and send nothing any more; its topic is closed."""
+        consumers, self._dispatcher = list(self.consumers), None
+        self._generation += 1
+        self._stall.end()
+        self._delaying.clear()
+        self._handover.stop()
+        self._stop_awaiting()
+        for consumer in consumers:
+            consumer.disconnect()
 
     def end_if_abandoned(self) -> None:
         """Give a subscription that is not durable up once nobody is attached or awaited."""
@@ -155,6 +167,7 @@ class Subscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """Let a consumer be sent more messages."""
         consumer.permits += permits
+        self.last_flow_ms = self._rules.now_ms()
         self.wake()
 
     def redeliver(
@@ -175,6 +188,9 @@ class Subscription:
         if dispatcher is None:
             return
         take_over(ack, consumer, self.cursor, dispatcher)
+        self.last_ack_ms = self._rules.now_ms()
+        consumer.traffic.acknowledged += len(ack.message_ids)
+        self.traffic.acknowledged += len(ack.message_ids)
         if self._stall.position == self._read_position:
             self._read_position = self.cursor.next_unacknowledged(self._read_position)
         # Somebody else may have held it, and may be able to take more now.
@@ -340,28 +356,15 @@ class Subscription:
             return False
         if replays:
             return self._deliver_again(dispatcher, entries, replays)
-        cursor, visibility, delaying = self.cursor, self._visibility, self._delaying
-        last_readable, delays = visibility.last_readable(), dispatcher.delays
-        deliveries: list[Delivery] = []
-        passed = None
-        for entry in entries:
-            position = Position(entry.ledger_id, entry.entry_id)
-            if position > last_readable:
-                break
-            passed = position
-            if delaying.is_reading_again and delaying.passes(position, dispatcher):
-                continue
-            delivery = delivery_of(position, entry.payload, cursor, visibility, dispatcher)
-            if delivery is None:
-                continue
-            if delays and delaying.keeps(delivery):
-                continue
-            deliveries.append(delivery)
+        deliveries, passed = first_deliveries(
+            entries, self.cursor, self._visibility, dispatcher, self._delaying
+        )
         if passed is None:
             return False
         sent = self._dispatch(dispatcher, deliveries) if deliveries else 0
         if sent < len(deliveries):
             self._read_position = deliveries[sent].position
+            self._delaying.went_back(self._ledger.next_position(passed))
             return False
         self._read_position = self._ledger.next_position(passed)
         return True

@@ -4,19 +4,27 @@ The topic lives on one event loop and changes only in plain functions there. A f
 it: the topic closes, its clients are told to come back, and the next one to ask opens it anew.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from anabranch import limits
 from anabranch.broker.admission import Admission
+from anabranch.broker.claimed_numbers import believable_messages
 from anabranch.broker.consumer import Consumer
-from anabranch.broker.deduplication import DEDUPLICATION_CURSOR, Deduplication, PublishDone
+from anabranch.broker.deduplication import Deduplication, PublishDone
+from anabranch.broker.mishaps import Mishaps
 from anabranch.broker.policies.admitting import admit_producer, admit_subscription
+from anabranch.broker.policies.delivery_rules import DeliveryRules
+from anabranch.broker.policies.publishing import judges_messages
 from anabranch.broker.policies.quotas import Exceeded
 from anabranch.broker.policies.retaining import retention_of
+from anabranch.broker.policies.storing import quorums_of
+from anabranch.broker.policies.subscribe_rates import SubscribeRates
 from anabranch.broker.producer import Producer
 from anabranch.broker.refusals import Refused
 from anabranch.broker.subscription import Subscription
+from anabranch.broker.subscription_names import DEDUPLICATION_CURSOR, refuse_reserved
 from anabranch.broker.throttling import (
     DispatchThrottle,
     Throttle,
@@ -24,6 +32,7 @@ from anabranch.broker.throttling import (
     publish_throttle,
     throttle_of,
 )
+from anabranch.broker.traffic import Traffic
 from anabranch.broker.visibility import Visibility, WholeLog
 from anabranch.errors import AlreadyClosed, AnabranchError, ProtocolError
 from anabranch.ids import EARLIEST, Position, TopicName
@@ -53,6 +62,7 @@ class Topic:
         policies: EffectivePolicies,
         *,
         tasks: Tasks,
+        mishaps: Mishaps,
         on_failed: Callable[["Topic"], None],
     ) -> None:
         self.name = name
@@ -65,12 +75,18 @@ class Topic:
         self.deduplication: Deduplication | None = None
         """None if every entry is stored as it comes."""
         self.policies = policies
+        self._deduplicating = asyncio.Lock()
+        self.traffic = Traffic()
+        """What came in."""
+        self.rules = DeliveryRules(ledger.clock.wall_ms)
+        self.subscribe_rates = SubscribeRates()
         self._dispatch_throttle: Throttle | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.closed = False
         self.next_owner: BrokerAddress | None = None
         """Where its clients are to go, once it was handed over."""
-        self._tasks = tasks
+        self._mishaps = mishaps
+        self._tasks = mishaps.contained(tasks, self.fail)
         self._on_failed = on_failed
         self._log = get_logger("broker").bind(topic=str(name))
         ledger.on_durable = self._wake_subscriptions
@@ -91,14 +107,27 @@ class Topic:
             self._log.warning("retention_not_applied", rule=str(policies.retention))
         else:
             self.ledger.retention = retention
+        if policies.persistence is not None and policies.persistence.is_too_wide:
+            self._log.warning("persistence_cut", rule=str(policies.persistence))
+        self.ledger.use_quorums(quorums_of(policies.persistence))
         self.entry_bytes_max = largest_entry(policies.message_bytes_max)
         self._publish_throttle = publish_throttle(policies.publish_rate, self.ledger.clock)
         self._dispatch_throttle = throttle_of(policies.dispatch_rate, self.ledger.clock)
+        self.judges_messages = judges_messages(policies)
+        self.rules.follow(policies)
+        self.subscribe_rates.follow(policies.subscribe_rate)
+        if self.deduplication is not None and not self.closed:
+            self.deduplication.snapshot_every(policies.deduplication_snapshot_s)
         for subscription in self.subscriptions.values():
             subscription.throttle = self._new_throttle(subscription)
+            for consumer in subscription.consumers:
+                consumer.settle(0)  # it may be held back no more
+            subscription.wake()
+        if policies.encryption_required:
+            self.disconnect_producers(lambda producer: not producer.encrypted)
 
     def _new_throttle(self, subscription: Subscription) -> DispatchThrottle | None:
-        own = throttle_of(self.policies.subscription_dispatch_rate, self.ledger.clock)
+        own = throttle_of(self.policies.dispatch_rate_of(subscription.name), self.ledger.clock)
         return DispatchThrottle.of(self._dispatch_throttle, own, go_on=subscription.wake)
 
     @property
@@ -108,43 +137,72 @@ class Topic:
 
     # --- publishing --------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, send: Send, done: PublishDone) -> None:
-        """Append an entry; `done` follows in order, when it is durable or cannot become so."""
-        self.count_in(producer, send)
+    def publish(self, producer: Producer, send: Send, done: PublishDone) -> int:
+        """Append an entry; `done` follows in order, when it is durable or cannot become so.
+
+        Returns:
+            How many messages it is taken to hold.
+
+        Raises:
+            InputError: if it cannot be taken; nothing was changed, and `done` does not follow.
+        """
+        messages = self.count_in(producer, send)
         if self.closed:
             done(None, AlreadyClosed(f"{self.name} is closed"))
         elif self.deduplication is None:
             self.ledger.append(send.entry, done)
         else:
             self.deduplication.publish(producer.name, send, done)
+        return messages
 
-    def count_in(self, producer: Producer, send: Send) -> None:
-        """Charge what comes to the rate at which it may."""
+    def count_in(self, producer: Producer, send: Send) -> int:
+        """Count the messages that come, and charge them to the rate at which they may."""
+        messages, size = believable_messages(send.num_messages), len(send.entry)
+        producer.traffic.messages += messages
+        producer.traffic.bytes += size
+        self.traffic.messages += messages
+        self.traffic.bytes += size
+        self.traffic.last_ms = self.rules.now_ms()
         if self._publish_throttle is not None:
-            self._publish_throttle.charge(producer.connection, send.num_messages, len(send.entry))
+            self._publish_throttle.charge(producer.connection, messages, size)
+        return messages
 
     async def prepare(self) -> None:
         """Begin what the policies ask for and takes a while; before anybody publishes."""
-        await self._deduplicate(self.policies.deduplication_enabled)
+        await self._deduplicate()
 
-    async def _deduplicate(self, wanted: bool) -> None:
-        if wanted and self.deduplication is None:
-            started = await Deduplication.start(self.ledger)
-            if self.closed or self.deduplication is not None:
-                started.close()
-            else:
+    async def _deduplicate(self) -> None:
+        async with self._deduplicating:
+            wanted = self.policies.deduplication_enabled
+            if self.closed:
+                return
+            if wanted and self.deduplication is None:
+                started = await Deduplication.open(self.ledger)
+                if self.closed:
+                    started.close()
+                    return
                 self.deduplication = started
-        elif not wanted and DEDUPLICATION_CURSOR in self.ledger.cursors:
-            if self.deduplication is not None:
-                self.deduplication.close()
-                self.deduplication = None
-            await self.ledger.delete_cursor(DEDUPLICATION_CURSOR)
+                started.snapshot_every(self.policies.deduplication_snapshot_s)
+                await started.learn(self.ledger, self._all_settled())
+            elif not wanted and DEDUPLICATION_CURSOR in self.ledger.cursors:
+                if self.deduplication is not None:
+                    self.deduplication.close()
+                    self.deduplication = None
+                await self.ledger.delete_cursor(DEDUPLICATION_CURSOR)
+
+    async def _all_settled(self) -> None:
+        """Wait until what producers have handed to storage by now is durable, or has failed."""
+        events = [asyncio.Event() for _ in self.producers]
+        for producer, event in zip(self.producers.values(), events, strict=True):
+            producer.after_pending(event.set)
+        for event in events:
+            await event.wait()
 
     async def follow(self, policies: EffectivePolicies) -> None:
         """Live by other policies from now on, also by those that take a while to begin with."""
         self.apply(policies)
         try:
-            await self._deduplicate(policies.deduplication_enabled)
+            await self._deduplicate()
         except AnabranchError as error:
             self.fail(error)  # whoever opens it anew tries again
 
@@ -152,8 +210,7 @@ class Topic:
         self,
         producer: Producer,
         *,
-        on_queued: Callable[[], None] = lambda: None,
-        is_wanted: Callable[[], bool] = lambda: True,
+        on_queued: Callable[[Callable[[], None]], None] = lambda _leave: None,
     ) -> None:
         """Admit a producer, when it is its turn.
 
@@ -161,7 +218,7 @@ class Topic:
             Refused: if its name is in use by a client that is alive, or by its access mode.
             Terminated: if the topic was ended for good.
         """
-        await self.admission.admit(producer, on_queued=on_queued, is_wanted=is_wanted)
+        await self.admission.admit(producer, on_queued=on_queued)
 
     def remove_producer(self, producer: Producer) -> None:
         """Let a producer go; no error if it went before."""
@@ -201,8 +258,9 @@ class Topic:
         """Create a durable subscription, whatever the policies say; one that is there stays.
 
         Raises:
-            Refused: if a reader took the name meanwhile.
+            Refused: if the name is reserved, or a reader took it meanwhile.
         """
+        refuse_reserved(name)
         cursor = await self.ledger.open_cursor(name, initial=initial, cursor_properties=properties)
         # Another consumer may have created it while this one waited.
         subscription = self.subscriptions.get(name)
@@ -234,7 +292,9 @@ class Topic:
                 return LastMessage(position, -1)  # delivered as it is, and so it counts
             if not self.visibility.hides(position, metadata):
                 batch = metadata.num_messages_in_batch
-                return LastMessage(position, -1 if batch is None else batch - 1)
+                return LastMessage(
+                    position, -1 if batch is None else believable_messages(batch) - 1
+                )
             position = self.ledger.previous_position(position)
         return LastMessage(EARLIEST, -1)
 
@@ -278,6 +338,7 @@ class Topic:
             tasks=self._tasks,
             on_failure=self.fail,
             on_abandoned=self._abandoned,
+            rules=self.rules,
         )
         subscription.throttle = self._new_throttle(subscription)
         return subscription
@@ -288,8 +349,12 @@ class Topic:
         self.ledger.release_cursor(subscription.cursor)
 
     def _wake_subscriptions(self) -> None:
-        for subscription in self.subscriptions.values():
-            subscription.wake()
+        try:
+            for subscription in self.subscriptions.values():
+                subscription.wake()
+        except Exception as error:  # noqa: BLE001 - the store that calls serves other topics too
+            self._mishaps.report(f"sending of {self.name}", error)
+            self.fail(error)
 
     # --- ending ------------------------------------------------------------------------------
 
@@ -301,9 +366,11 @@ class Topic:
         self.disconnect_clients()
         self._on_failed(self)
 
-    def disconnect_producers(self) -> None:
-        """Close every producer; who comes back may be refused."""
-        for producer in list(self.producers.values()):
+    def disconnect_producers(
+        self, which: Callable[[Producer], bool] = lambda producer: True
+    ) -> None:
+        """Close producers, all or some; who comes back may be refused."""
+        for producer in [each for each in self.producers.values() if which(each)]:
             self.remove_producer(producer)
             producer.disconnect()
 
@@ -316,9 +383,7 @@ class Topic:
             producer.disconnect()
         self.admission.close()
         for subscription in list(self.subscriptions.values()):
-            for consumer in list(subscription.consumers):
-                subscription.remove_consumer(consumer)
-                consumer.disconnect()
+            subscription.close()
 
     async def stop(self) -> None:
         """Accept no more and store what is not yet durable; clients are told nothing yet."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from anabranch.broker.limits import NAMES_PER_SLICE
 from anabranch.broker.policies import PolicySource
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topics import Topics
@@ -16,6 +17,7 @@ from anabranch.errors import InvalidName
 from anabranch.ids import TopicName, decode_segment
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.store import MetadataStore
+from anabranch.runtime import slices
 from anabranch.wire import ServerError
 
 PERSISTENT: Final = 0
@@ -56,17 +58,17 @@ class TopicLists:
         found: list[str] = []
         if mode in (PERSISTENT, ALL):
             names = await self._managed_ledgers.list(f"{namespace}/persistent")
-            found += (
-                f"persistent://{namespace}/{decode_segment(name.rpartition('/')[2])}"
-                for name in names
-            )
+            async for stored in slices.in_slices(names, NAMES_PER_SLICE):
+                name = f"persistent://{namespace}/{decode_segment(stored.rpartition('/')[2])}"
+                if is_listed(name):
+                    found.append(name)
         if mode in (NON_PERSISTENT, ALL):
-            found += (
-                str(topic.name)
-                for topic in self._topics.all()
-                if not topic.name.is_persistent and topic.name.namespace_name == namespace
-            )
-        return sorted(name for name in found if is_listed(name))
+            async for topic in slices.in_slices(self._topics.all(), NAMES_PER_SLICE):
+                name = str(topic.name)
+                is_here = topic.name.namespace_name == namespace and not topic.name.is_persistent
+                if is_here and is_listed(name):
+                    found.append(name)
+        return sorted(found)
 
 
 def is_listed(name: str) -> bool:

@@ -54,6 +54,13 @@ async def skip_all(topic: Topic, name: str) -> int:
     return passed
 
 
+async def truncate(topic: Topic) -> None:
+    """Let go of everything that is stored: passed over by all, and kept by no retention."""
+    for name in list(topic.subscriptions):
+        await skip_all(topic, name)
+    await topic.ledger.truncate()
+
+
 async def expire(topic: Topic, name: str, before_ms: int) -> bool:
     """Acknowledge what was published before a time, durably; whether there was anything."""
     subscription = subscription_of(topic, name)
@@ -62,9 +69,23 @@ async def expire(topic: Topic, name: str, before_ms: int) -> bool:
         topic.visibility.last_readable(),
         lambda entry: _published_before(entry, before_ms),
     )
-    if newest is None or newest <= subscription.cursor.mark_delete:
+    return newest is not None and await _expire_up_to(topic, subscription, newest)
+
+
+async def expire_to(topic: Topic, name: str, last: Position) -> bool:
+    """Acknowledge everything up to an entry, durably; whether there was anything."""
+    subscription = subscription_of(topic, name)
+    if last > topic.visibility.last_readable():
         return False
-    subscription.cursor.acknowledge_cumulative(newest)
+    return await _expire_up_to(topic, subscription, last)
+
+
+async def _expire_up_to(topic: Topic, subscription: Subscription, last: Position) -> bool:
+    if last <= subscription.cursor.mark_delete:
+        return False
+    before = subscription.cursor.backlog()
+    subscription.cursor.acknowledge_cumulative(last)
+    subscription.expired.count(before - subscription.cursor.backlog(), topic.rules.now_ms())
     await _settle(subscription)
     return True
 

@@ -40,12 +40,13 @@ class TopicPattern:
         Raises:
             InputError: if it is too long, or not one of those understood here.
         """
+        for domain in _DOMAINS:
+            text = text.replace(domain, "", 1) if text.lstrip("^").startswith(domain) else text
+        # As Pulsar's broker counts: the scheme, which every client may add, is not among them.
         if len(text) > TOPIC_PATTERN_CHARACTERS_MAX:
             raise InputError(
                 f"Pattern longer than maximum: {TOPIC_PATTERN_CHARACTERS_MAX} characters"
             )
-        for domain in _DOMAINS:
-            text = text.replace(domain, "", 1) if text.lstrip("^").startswith(domain) else text
         self._end = _State()
         self._start = _Compiler(text).whole(self._end)
 

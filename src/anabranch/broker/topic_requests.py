@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic_lists import hash_of
+from anabranch.broker.transactions import refuse_coordinators
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import TopicName, check_namespace_name
 from anabranch.wire import ServerError, replies
@@ -16,6 +17,7 @@ async def partition_metadata(session: "Session", command: BaseCommand) -> None:
     """Say how many partitions a topic has; a new one may become partitioned by that."""
     request = command.partitionMetadata
     topic = TopicName.parse(request.topic)
+    refuse_coordinators(topic)
     namespaces = session.broker.namespaces
     await namespaces.require(topic)
     partitions = await namespaces.partitions_of(topic)

@@ -7,7 +7,9 @@ here; which policy counts is the topic's.
 import asyncio
 
 from anabranch.broker.backlogs import backlog_bytes, of_clients, oldest_time_ms, slowest
-from anabranch.broker.limits import TOPICS_PER_UPKEEP_SLICE
+from anabranch.broker.idle_subscriptions import IdleSubscriptions
+from anabranch.broker.limits import TOPICS_PER_SLICE
+from anabranch.broker.mishaps import Mishaps
 from anabranch.broker.policies.quotas import EVICT, Exceeded, kept_bytes
 from anabranch.broker.subscription import Subscription
 from anabranch.broker.topic import Topic
@@ -16,7 +18,7 @@ from anabranch.errors import AnabranchError, ProtocolError
 from anabranch.ids import Position
 from anabranch.managed_ledger import newest_matching
 from anabranch.policies.rules import DELETE_MODES
-from anabranch.runtime import Clock
+from anabranch.runtime import Clock, slices
 from anabranch.runtime.network import Buffer
 from anabranch.telemetry import get_logger
 from anabranch.wire import publish_time_ms
@@ -27,11 +29,15 @@ _log = get_logger("broker")
 class TopicUpkeep:
     """Looks after the topics of one broker."""
 
-    def __init__(self, topics: Topics, clock: Clock, *, interval_s: float) -> None:
+    def __init__(
+        self, topics: Topics, clock: Clock, mishaps: Mishaps, *, interval_s: float
+    ) -> None:
+        self._mishaps = mishaps
         self._topics = topics
         self._clock = clock
         self._interval_s = interval_s
         self._unused_since_s: dict[Topic, float] = {}
+        self._idle = IdleSubscriptions(clock)
 
     async def run(self) -> None:
         """Look after everything, again and again."""
@@ -41,23 +47,25 @@ class TopicUpkeep:
 
     async def look_after_all(self) -> None:
         """Look after every open topic once."""
-        for number, topic in enumerate(self._topics.all(), start=1):
+        async for topic in slices.in_slices(self._topics.all(), TOPICS_PER_SLICE):
             try:
                 await self.look_after(topic)
             except AnabranchError as error:
                 _log.warning("topic_not_looked_after", topic=str(topic.name), error=str(error))
-            if number % TOPICS_PER_UPKEEP_SLICE == 0:
-                await asyncio.sleep(0)
+            except Exception as error:  # noqa: BLE001 - the other topics need looking after too
+                self._mishaps.report(f"upkeep of {topic.name}", error)
         # Those that were closed need not be remembered.
         self._unused_since_s = {
             topic: since for topic, since in self._unused_since_s.items() if not topic.closed
         }
+        self._idle.forget_closed()
 
     async def look_after(self, topic: Topic) -> None:
         """Do what a topic's policies ask for now."""
         if topic.name.is_persistent:
             await self._expire(topic)
             await self._keep_within_quotas(topic)
+            await self._idle.end_idle(topic)
         await self._delete_if_unused(topic)
 
     # --- expiry -------------------------------------------------------------------------------
@@ -74,7 +82,10 @@ class TopicUpkeep:
         )
         if newest is not None:
             for subscription in of_clients(topic):
+                before = subscription.cursor.backlog()
                 pass_over(subscription, newest)
+                if passed := before - subscription.cursor.backlog():
+                    subscription.expired.count(passed, self._clock.wall_ms())
 
     # --- quotas -------------------------------------------------------------------------------
 

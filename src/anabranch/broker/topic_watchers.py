@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.broker.limits import TOPIC_NEWS_DELAY_S, TOPIC_WATCHERS_PER_CONNECTION_MAX
+from anabranch.broker.mishaps import Spawns
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic_lists import TopicLists, hash_of, is_listed
 from anabranch.broker.topic_patterns import TopicPattern
@@ -17,7 +18,6 @@ from anabranch.errors import AnabranchError, InputError
 from anabranch.ids import TopicName
 from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.metadata.store import Event, EventKind, MetadataStore
-from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError, replies
 
@@ -63,7 +63,7 @@ class _Namespace:
 class TopicWatchers:
     """The watchers of one broker."""
 
-    def __init__(self, store: MetadataStore, lists: TopicLists, tasks: Tasks) -> None:
+    def __init__(self, store: MetadataStore, lists: TopicLists, tasks: Spawns) -> None:
         self._store = store
         self._lists = lists
         self._tasks = tasks

@@ -2,18 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from anabranch.broker.extensions import Extensions
+from anabranch.broker.limits import TOPICS_PER_SLICE
+from anabranch.broker.mishaps import Mishaps
 from anabranch.broker.namespaces import Namespaces
 from anabranch.broker.non_persistent import NonPersistentTopic
+from anabranch.broker.policies.storing import quorums_of
 from anabranch.broker.refusals import Refused
 from anabranch.broker.topic import Topic
-from anabranch.errors import AnabranchError, Fenced, NotFound
+from anabranch.errors import AlreadyClosed, AnabranchError, Fenced, NotFound
 from anabranch.ids import TopicName
 from anabranch.managed_ledger import ManagedLedgers
 from anabranch.ownership import Bundle, Ownership
 from anabranch.policies.effective import EffectivePolicies
+from anabranch.runtime import slices
 from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 from anabranch.wire import ServerError
@@ -21,8 +26,17 @@ from anabranch.wire import ServerError
 _log = get_logger("broker")
 
 
+class _Wish(IntEnum):
+    """What is to happen with a topic that is not there; who wishes more is tried again."""
+
+    FIND = 0
+    CREATE = 1
+    """If its namespace lets clients create topics."""
+    CREATE_ANYWAY = 2
+
+
 class _Opening(NamedTuple):
-    create: bool
+    wish: _Wish
     done: asyncio.Future[Topic]
 
 
@@ -37,16 +51,20 @@ class Topics:
         ownership: Ownership,
         extensions: Extensions,
         tasks: Tasks,
+        mishaps: Mishaps,
     ) -> None:
         self._managed_ledgers = managed_ledgers
         self._namespaces = namespaces
         self._ownership = ownership
         self._extensions = extensions
         self._tasks = tasks
+        self._mishaps = mishaps
         self._open: dict[TopicName, Topic] = {}
         self._opening: dict[TopicName, _Opening] = {}
         self._closing: dict[TopicName, asyncio.Future[None]] = {}
         self._stopped = False
+        self.ended = 0
+        """How many were closed so far."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -75,6 +93,27 @@ class Topics:
         Raises:
             Refused: if the topic, its namespace or its kind is not there.
         """
+        return await self._opened(name, _Wish.CREATE if create else _Wish.FIND)
+
+    async def create(self, name: TopicName) -> Topic:
+        """Return a topic that an operator wants to be there, whatever clients may create.
+
+        Raises:
+            Refused: if its namespace is not there, or it is a partition beyond the last one.
+        """
+        return await self._opened(name, _Wish.CREATE_ANYWAY)
+
+    async def declare(self, name: TopicName) -> None:
+        """Let a topic exist for whoever owns it, without opening it.
+
+        Raises:
+            Refused: if its namespace is not there.
+        """
+        await self._namespaces.require(name)
+        if name.is_persistent:
+            await self._managed_ledgers.declare(name.managed_ledger_name)
+
+    async def _opened(self, name: TopicName, wish: _Wish) -> Topic:
         if self._stopped:
             raise Refused(ServerError.ServiceNotReady, "the broker is being stopped")
         while True:
@@ -83,47 +122,43 @@ class Topics:
                 return topic
             opening = self._opening.get(name)
             if opening is None:
-                opening = self._begin_opening(name, create)
+                opening = self._begin_opening(name, wish)
             try:
                 return await asyncio.shield(opening.done)
             except Refused as error:
                 # Somebody who does not create topics was first; now it is this caller's turn.
-                if error.code != ServerError.TopicNotFound or opening.create or not create:
+                if error.code != ServerError.TopicNotFound or wish <= opening.wish:
                     raise
 
-    def _begin_opening(self, name: TopicName, create: bool) -> _Opening:
+    def _begin_opening(self, name: TopicName, wish: _Wish) -> _Opening:
         done: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting any more when the opening fails; that is no error by itself.
         done.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
-        opening = self._opening[name] = _Opening(create, done)
-        self._tasks.spawn(f"open {name}", self._load(name, create, done))
+        opening = self._opening[name] = _Opening(wish, done)
+        self._tasks.spawn(f"open {name}", self._load(name, wish, done))
         return opening
 
-    async def _load(self, name: TopicName, create: bool, opening: asyncio.Future[Topic]) -> None:
+    async def _load(self, name: TopicName, wish: _Wish, opening: asyncio.Future[Topic]) -> None:
         try:
             closing = self._closing.get(name)
             if closing is not None:
                 await asyncio.wait([closing])
             await self._namespaces.require(name)
             # A partition beyond the last one is refused even if it was there once.
-            create = await self._namespaces.may_create(name) and create
+            may_create = await self._namespaces.may_create(name)
+            create = wish is _Wish.CREATE_ANYWAY or (wish is _Wish.CREATE and may_create)
             policies = await self._namespaces.policies.effective(name)
             await self._ownership.require(name)
             if name.is_persistent:
                 topic = await self._load_stored(name, policies, create)
-            elif create or name.partition >= 0:
-                topic = NonPersistentTopic(
-                    name,
-                    policies,
-                    clock=self._managed_ledgers.clock,
-                    tasks=self._tasks,
-                    on_failed=self._drop_failed,
-                )
             else:
-                raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist")
+                topic = await self._make(name, policies, create)
         except AnabranchError as error:
             _log.warning("topic_not_opened", topic=str(name), error=str(error))
             opening.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - shown, counted, and those who wait are told
+            self._mishaps.report(f"opening of {name}", error)
+            opening.set_exception(AlreadyClosed(f"{name} could not be opened"))
         else:
             self._open[name] = topic
             for observer in self._extensions.observers:
@@ -137,25 +172,65 @@ class Topics:
     async def _load_stored(
         self, name: TopicName, policies: EffectivePolicies, create: bool
     ) -> Topic:
+        if create and not await self.exists(name):
+            await self._namespaces.require_room(name)
         try:
-            ledger = await self._managed_ledgers.open(name.managed_ledger_name, create=create)
+            ledger = await self._managed_ledgers.open(
+                name.managed_ledger_name, create=create, quorums=quorums_of(policies.persistence)
+            )
         except NotFound:
             raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
-        if not self._ownership.owns(name):
-            await ledger.close()
-            raise Fenced(f"{name} went to another broker while it was being opened")
-        topic = Topic(name, ledger, policies, tasks=self._tasks, on_failed=self._drop_failed)
-        await topic.prepare()
+        topic = Topic(
+            name,
+            ledger,
+            policies,
+            tasks=self._tasks,
+            mishaps=self._mishaps,
+            on_failed=self._drop_failed,
+        )
+        try:
+            self._refuse_if_lost(name)
+            await topic.prepare()
+            # Nobody has told it of changes before it is among the open ones.
+            while (now := await self._namespaces.policies.effective(name)) != topic.policies:
+                await topic.follow(now)
+            self._refuse_if_lost(name)
+            if topic.closed:
+                raise AlreadyClosed(f"{name} failed while it was being opened")
+        except BaseException:
+            topic.disconnect_clients()
+            await self._close_quietly(topic, ledger.close())
+            raise
         return topic
+
+    def _refuse_if_lost(self, name: TopicName) -> None:
+        if not self._ownership.owns(name):
+            raise Fenced(f"{name} went to another broker while it was being opened")
+
+    async def _make(self, name: TopicName, policies: EffectivePolicies, create: bool) -> Topic:
+        if not create and not await self._namespaces.is_declared(name):
+            raise Refused(ServerError.TopicNotFound, f"Topic {name} does not exist")
+        return NonPersistentTopic(
+            name,
+            policies,
+            clock=self._managed_ledgers.clock,
+            tasks=self._tasks,
+            mishaps=self._mishaps,
+            on_failed=self._drop_failed,
+        )
 
     # --- policies ------------------------------------------------------------------------------
 
     def policies_changed(self, name: str | None) -> None:
         """Bring the topics that a changed document concerns up to date; all of them for None."""
-        for topic in self.all():
+        self._tasks.spawn(f"policies of {name or 'all topics'}", self._refresh_all(name))
+
+    async def _refresh_all(self, name: str | None) -> None:
+        async for topic in slices.in_slices(self.all(), TOPICS_PER_SLICE):
             whole = f"{topic.name.domain}://{topic.name.namespace_name}/"
             if name in (None, topic.name.namespace_name, whole + topic.name.partitioned_local):
-                self._tasks.spawn(f"policies of {topic.name}", self._refresh(topic))
+                contained = self._mishaps.contained(self._tasks, topic.fail)
+                contained.spawn(f"policies of {topic.name}", self._refresh(topic))
 
     async def _refresh(self, topic: Topic) -> None:
         try:
@@ -167,17 +242,6 @@ class Topics:
             await topic.follow(policies)
 
     # --- ending --------------------------------------------------------------------------------
-
-    async def create(self, name: TopicName) -> Topic:
-        """Return a topic that an operator wants to be there, whatever clients may create.
-
-        Raises:
-            Refused: if its namespace is not there.
-        """
-        await self._namespaces.require(name)
-        if name.is_persistent:
-            await self._managed_ledgers.open(name.managed_ledger_name, create=True)
-        return await self.open(name, create=not name.is_persistent)
 
     async def unload(self, name: TopicName) -> bool:
         """Close a topic in good order; clients come back and open it anew. False if it was not."""
@@ -195,19 +259,29 @@ class Topics:
             Refused: if it is not there, or has clients and `force` is not set.
         """
         topic = await self.open(name, create=False)
+        while self._open.get(name) is not topic:  # ended by somebody else; perhaps still stored
+            try:
+                topic = await self.open(name, create=False)
+            except Refused as refused:
+                if refused.code != ServerError.TopicNotFound:
+                    raise
+                return  # deleted since
         attached = any(each.consumers for each in topic.subscriptions.values())
         if (topic.producers or attached) and not force:
             raise Refused(ServerError.ConsumerBusy, "Topic has active producers/subscriptions")
         topic.disconnect_clients()
         await asyncio.shield(self._end(topic, topic.delete()))
+        await self._namespaces.policies.forget(name)
 
     async def stop(self, bundle: Bundle) -> list[Topic]:
         """Close the topics of a bundle that is opened no more; their clients still wait."""
         while opening := [o.done for name, o in self._opening.items() if bundle.holds(name)]:
             await asyncio.wait(opening)
         stopped = self.of(bundle)
-        ends = [self._end(topic, self._close_quietly(topic, topic.stop())) for topic in stopped]
-        if ends:
+        for topic in stopped:
+            self._end(topic, self._close_quietly(topic, topic.stop()))
+        # Also those that were on their way out: they write until they have ended.
+        if ends := [done for name, done in self._closing.items() if bundle.holds(name)]:
             await asyncio.wait(ends)
         return stopped
 
@@ -248,6 +322,7 @@ class Topics:
     def _forget(self, topic: Topic) -> None:
         if self._open.get(topic.name) is topic:
             del self._open[topic.name]
+            self.ended += 1
             for observer in self._extensions.observers:
                 observer.topic_closed(topic)
 

@@ -32,7 +32,8 @@ async def unload(broker: "Broker", bundle: Bundle, to: str = "") -> None:
     for topic in stopped:
         topic.next_owner = next_owner
         topic.disconnect_clients()
-    _log.info("unloaded", bundle=str(bundle), topics=len(stopped), to=str(next_owner))
+    where = "nobody" if next_owner is None else next_owner.service_url
+    _log.info("unloaded", bundle=str(bundle), topics=len(stopped), to=where)
 
 
 async def unload_all(broker: "Broker") -> None:

@@ -15,6 +15,9 @@ from anabranch.wire import EntryMetadata
 class Visibility(Protocol):
     """What readers of a topic may see."""
 
+    shows_plain: bool
+    """Whether every entry up to there is shown about which nothing is special (`is_plain`)."""
+
     def last_readable(self) -> Position:
         """No entry above this position may be delivered yet."""
         ...
@@ -32,6 +35,7 @@ class WholeLog:
     """Everything durable is visible at once; only markers are hidden."""
 
     __slots__ = ("_ledger",)
+    shows_plain = True
 
     def __init__(self, ledger: ManagedLedger) -> None:
         self._ledger = ledger

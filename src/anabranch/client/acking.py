@@ -7,9 +7,9 @@ comes twice.
 import asyncio
 from collections.abc import Callable
 
-from anabranch import limits
 from anabranch.client.batch_acks import BatchAcks, acked_id
 from anabranch.client.connection import BrokerConnection
+from anabranch.client.limits import ACK_GROUP_DELAY_S, ACK_GROUP_IDS_MAX
 from anabranch.client.message import MessageId
 from anabranch.errors import OutcomeUnknown
 from anabranch.ids import Position
@@ -31,21 +31,21 @@ class Acking:
 
     def soon(self, message_id: MessageId, *, cumulative: bool) -> None:
         """Acknowledge with the next group."""
-        ledger_id, entry_id, _, batch_index, batch_size = message_id
+        ledger_id, entry_id, _, batch_index, batch_size, _, _ = message_id
         position = Position(ledger_id, entry_id)
         if cumulative:
             left = self.batches.acknowledge_cumulative(position, batch_index, batch_size)
             if self._up_to_id is None or message_id >= self._up_to_id:
                 self._up_to_id = message_id
                 self._up_to = acked_id(position, left, batch_size)
-        elif len(self._group) < limits.ACK_GROUP_IDS_MAX:
+        elif len(self._group) < ACK_GROUP_IDS_MAX:
             left = self.batches.acknowledge(position, batch_index, batch_size)
             self._group[position] = (left, batch_size)
-        if len(self._group) >= limits.ACK_GROUP_IDS_MAX:
+        if len(self._group) >= ACK_GROUP_IDS_MAX:
             self.send()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(limits.ACK_GROUP_DELAY_S, self.send)
+            self._timer = loop.call_later(ACK_GROUP_DELAY_S, self.send)
 
     async def and_wait(self, message_id: MessageId, *, cumulative: bool) -> None:
         """Acknowledge and return when that is durable.
@@ -57,7 +57,7 @@ class Acking:
         connection = self._connection()
         if connection is None:
             raise OutcomeUnknown("not connected")
-        _, _, _, batch_index, batch_size = message_id
+        _, _, _, batch_index, batch_size, _, _ = message_id
         position = message_id.position
         note = self.batches.acknowledge_cumulative if cumulative else self.batches.acknowledge
         acked = acked_id(position, note(position, batch_index, batch_size), batch_size)

@@ -7,8 +7,8 @@ them on a fresh connection.
 import asyncio
 from typing import TYPE_CHECKING
 
-from anabranch import limits
 from anabranch.client.connection import BrokerConnection, BrokerRefused
+from anabranch.client.limits import RECONNECT_DELAY_S_MAX, RECONNECT_DELAY_S_MIN
 from anabranch.errors import AlreadyClosed, ConfigError, OutcomeUnknown, Unreachable
 from anabranch.generated.pulsar_api_pb2 import ServerError
 from anabranch.ids import TopicName
@@ -29,9 +29,19 @@ _FINAL = frozenset(
 )
 """Refusals that trying again does not change."""
 _FINAL_AT_FIRST = frozenset(
-    {ServerError.AuthenticationError, ServerError.ProducerBusy, ServerError.ConsumerBusy}
+    {
+        ServerError.AuthenticationError,
+        ServerError.ConsumerAssignError,
+        ServerError.ConsumerBusy,
+        ServerError.ProducerBusy,
+    }
 )
 """Final for a new one; one that was attached before is perhaps only waiting for its own ghost."""
+
+
+def is_final(code: int, *, first: bool) -> bool:
+    """Whether trying again does not change a refusal; `first` of one that was never attached."""
+    return code in _FINAL or (first and code in _FINAL_AT_FIRST)
 
 
 class Attachment:
@@ -44,6 +54,8 @@ class Attachment:
         self.closed = False
         self._next_url = ""
         """Where the last broker said that this one is served now; good for one attempt."""
+        self._cluster_url = ""
+        """The cluster that the topic has moved to, if it has."""
         self._lost = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.attachments = 0
@@ -55,6 +67,10 @@ class Attachment:
         """Open on a fresh connection."""
         raise NotImplementedError
 
+    async def close(self) -> None:
+        """Close on the broker."""
+        raise NotImplementedError
+
     def gave_up(self, error: Exception) -> None:
         """The broker will never have this one back."""
         raise NotImplementedError
@@ -62,6 +78,11 @@ class Attachment:
     def detach(self, connection: BrokerConnection) -> None:
         """Tell the broker that this one is closed, without waiting for an answer."""
         raise NotImplementedError
+
+    @property
+    def open_timeout_s(self) -> float | None:
+        """How long to wait for the first attachment; None for ever."""
+        return self.client.open_timeout_s
 
     async def start(self) -> None:
         """Attach for the first time and stay attached.
@@ -72,12 +93,12 @@ class Attachment:
         """
         self.client.tasks.spawn(f"attach {self.topic}", self._stay_attached())
         try:
-            async with asyncio.timeout(self.client.open_timeout_s):
+            async with asyncio.timeout(self.open_timeout_s):
                 await self._ready
         except TimeoutError:
             self.abandon()
             raise Unreachable(
-                f"{self.topic} could not be opened within {self.client.open_timeout_s:g} s: "
+                f"{self.topic} could not be opened within {self.open_timeout_s:g} s: "
                 f"{self._trouble}"
             ) from self._trouble
         except asyncio.CancelledError:
@@ -104,14 +125,19 @@ class Attachment:
         self._next_url = next_url
         self.on_connection_lost()
 
+    def on_migrated(self, url: str, url_tls: str) -> None:
+        """See `Attached.on_migrated`."""
+        if wanted := url_tls if self.client.brokers.secure else url:
+            self._cluster_url = wanted
+
     async def _find_broker(self) -> BrokerConnection:
         next_url, self._next_url = self._next_url, ""
         if next_url:
-            return await self.client.connection_at(next_url)
-        return await self.client.connection_for(self.topic)
+            return await self.client.brokers.at(next_url)
+        return await self.client.brokers.owner_of(self.topic, self._cluster_url)
 
     async def _stay_attached(self) -> None:
-        delay_s = limits.RECONNECT_DELAY_S_MIN
+        delay_s = RECONNECT_DELAY_S_MIN
         while not self.closed:
             self._lost.clear()
             try:
@@ -120,8 +146,7 @@ class Attachment:
                 self._trouble = error
             except BrokerRefused as error:
                 self._trouble = error
-                first = self.attachments == 0
-                if error.code in _FINAL or (first and error.code in _FINAL_AT_FIRST):
+                if is_final(error.code, first=self.attachments == 0):
                     self.end(error)
                     return
             except ConfigError as error:
@@ -130,7 +155,7 @@ class Attachment:
             else:
                 self.attachments += 1
                 self._trouble = None
-                delay_s = limits.RECONNECT_DELAY_S_MIN
+                delay_s = RECONNECT_DELAY_S_MIN
                 if not self._ready.done():
                     self._ready.set_result(None)
                 await self._lost.wait()
@@ -139,7 +164,7 @@ class Attachment:
                 if self._next_url:
                     continue  # somebody waits for it there
             await asyncio.sleep(delay_s * self.client.runtime.entropy.uniform(0.9, 1.1))
-            delay_s = min(2 * delay_s, limits.RECONNECT_DELAY_S_MAX)
+            delay_s = min(2 * delay_s, RECONNECT_DELAY_S_MAX)
 
     def let_go(self) -> None:
         """Stop staying attached; whoever waits for the first time is told."""

@@ -5,13 +5,24 @@ with `OutcomeUnknown`: the broker may have carried it out.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from anabranch import __version__, limits
+from anabranch.client.credentials import Credentials
+from anabranch.client.limits import REQUEST_TIMEOUT_S
 from anabranch.errors import AnabranchError, OutcomeUnknown, ProtocolError
-from anabranch.generated.pulsar_api_pb2 import BaseCommand, ServerError
+from anabranch.generated.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandProducerSuccess,
+    CommandTopicMigrated,
+    FeatureFlags,
+    ServerError,
+)
 from anabranch.runtime import Network
-from anabranch.runtime.network import Buffer, Connection
+from anabranch.runtime.network import Buffer, Connection, Tls
 from anabranch.wire import Decoder, Message, SendReceipt, encode, replies, requests
 
 
@@ -36,6 +47,10 @@ class Attached(Protocol):
 
     def on_closed_by_broker(self, next_url: str) -> None:
         """The broker closed this producer or consumer, which `next_url` serves, if it is known."""
+        ...
+
+    def on_migrated(self, url: str, url_tls: str) -> None:
+        """The topic is in another cluster now, reached at one of these; a close follows."""
         ...
 
 
@@ -67,14 +82,29 @@ _ANSWERS = {
     BaseCommand.LOOKUP_RESPONSE: "lookupTopicResponse",
     BaseCommand.ACK_RESPONSE: "ackResponse",
     BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE: "getLastMessageIdResponse",
+    BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE: "getTopicsOfNamespaceResponse",
+    BaseCommand.GET_SCHEMA_RESPONSE: "getSchemaResponse",
+    BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE: "getOrCreateSchemaResponse",
 }
+_ERROR_FIELDS = {
+    "CommandGetSchemaResponse": "error_code",
+    "CommandGetOrCreateSchemaResponse": "error_code",
+}
+_CLIENT_VERSION = f"Anabranch-Client-{__version__}"
+
+
+def is_waiting(answer: Any) -> bool:
+    """Whether a producer has to wait until the topic is its own; another answer follows."""
+    return isinstance(answer, CommandProducerSuccess) and not answer.producer_ready
 
 
 class BrokerConnection:
     """Our end of a connection to a broker. A `ConnectionHandler`."""
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: Credentials | None = None, *, secure: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
+        self._credentials = credentials
+        self._secure = secure
         # The most that any broker of ours can be set to send.
         self._decoder = Decoder(
             frame_bytes_max=limits.MESSAGE_BYTES_SETTING_MAX + limits.FRAME_PADDING_BYTES
@@ -94,18 +124,37 @@ class BrokerConnection:
         self._keep_alive: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def open(cls, network: Network, host: str, port: int) -> "BrokerConnection":
-        """Connect and shake hands.
+    async def open(
+        cls,
+        network: Network,
+        host: str,
+        port: int,
+        *,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+        proxied: str = "",
+    ) -> "BrokerConnection":
+        """Connect and shake hands; `proxied` is the broker that a proxy there shall connect to.
 
         Raises:
             OSError: if nothing answers there in time.
             BrokerRefused: if the broker does not want this client.
+            ConfigError: if TLS cannot be spoken, or not with this server.
         """
         async with asyncio.timeout(limits.CONNECT_TIMEOUT_S):
-            connection = await network.connect(host, port, cls)
+            secure = tls is not None
+            connection = await network.connect(
+                host, port, lambda: cls(credentials, secure=secure), tls=tls
+            )
             assert isinstance(connection, BrokerConnection)
             try:
-                hello = requests.connect(f"Anabranch-Client-{__version__}")
+                hello = requests.connect(
+                    _CLIENT_VERSION,
+                    auth_method="none" if credentials is None else credentials.method,
+                    auth_data=None if credentials is None else credentials.data(),
+                    features=FeatureFlags(supports_auth_refresh=True),
+                    proxy_to_broker_url=proxied or None,
+                )
                 connection.write([encode(hello)])
                 await connection._connected
             except BaseException:
@@ -195,7 +244,9 @@ class BrokerConnection:
         if parts and self._connection is not None and not self.closed:
             self._connection.writelines(parts)
 
-    async def request(self, request_id: int, parts: list[Buffer]) -> Any:
+    async def request(
+        self, request_id: int, parts: list[Buffer], *, may_take_long: bool = False
+    ) -> Any:
         """Send a request and return the sub-message that answers it.
 
         Raises:
@@ -208,11 +259,11 @@ class BrokerConnection:
         self._requests[request_id] = waiting
         self.write(parts)
         try:
-            async with asyncio.timeout(limits.REQUEST_TIMEOUT_S):
+            async with asyncio.timeout(None if may_take_long else REQUEST_TIMEOUT_S):
                 return await waiting
         except TimeoutError:
             raise OutcomeUnknown(
-                f"no answer within {limits.REQUEST_TIMEOUT_S} s from the broker"
+                f"no answer within {REQUEST_TIMEOUT_S} s from the broker"
             ) from None
         finally:
             self._requests.pop(request_id, None)
@@ -236,25 +287,56 @@ class BrokerConnection:
                 producer.on_send_error(error.sequence_id, error.error, error.message)
         elif kind in (BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER):
             self._on_closed(command)
+        elif kind == BaseCommand.TOPIC_MIGRATED:
+            self._on_migrated(command.topicMigrated)
+        elif kind == BaseCommand.AUTH_CHALLENGE:
+            self._on_challenge()
 
     def _on_closed(self, command: BaseCommand) -> None:
         closed: Attached | None
+        told: CommandCloseProducer | CommandCloseConsumer
         if command.type == BaseCommand.CLOSE_PRODUCER:
-            closed = self.producers.pop(command.close_producer.producer_id, None)
-            next_url = command.close_producer.assignedBrokerServiceUrl
+            told = command.close_producer
+            closed = self.producers.pop(told.producer_id, None)
         else:
-            closed = self.consumers.pop(command.close_consumer.consumer_id, None)
-            next_url = command.close_consumer.assignedBrokerServiceUrl
+            told = command.close_consumer
+            closed = self.consumers.pop(told.consumer_id, None)
         if closed is not None:
-            closed.on_closed_by_broker(next_url)
+            closed.on_closed_by_broker(
+                told.assignedBrokerServiceUrlTls if self._secure else told.assignedBrokerServiceUrl
+            )
+
+    def _on_migrated(self, told: CommandTopicMigrated) -> None:
+        users: Mapping[int, Attached] = (
+            self.producers
+            if told.resource_type == CommandTopicMigrated.Producer
+            else self.consumers
+        )
+        if (moved := users.get(told.resource_id)) is not None:
+            moved.on_migrated(told.brokerServiceUrl, told.brokerServiceUrlTls)
+
+    def _on_challenge(self) -> None:
+        """The broker wants to know again who this is, since what it knew has run out."""
+        credentials = self._credentials
+        if credentials is None:
+            self.abort()  # there is nothing to show
+            return
+        answer = requests.auth_response(
+            _CLIENT_VERSION, method=credentials.method, data=credentials.data()
+        )
+        self.write([encode(answer)])
 
     def _on_answer(self, answer: Any) -> None:
         waiting = self._requests.get(answer.request_id)
         if waiting is None or waiting.done():
             return
+        if is_waiting(answer):
+            return
         # A plain ERROR and the error fields of particular answers mean the same.
-        if answer.DESCRIPTOR.fields_by_name.get("error") and answer.HasField("error"):
-            waiting.set_exception(BrokerRefused(answer.error, answer.message))
+        field = _ERROR_FIELDS.get(answer.DESCRIPTOR.name, "error")
+        if answer.DESCRIPTOR.fields_by_name.get(field) and answer.HasField(field):
+            text = answer.error_message if field == "error_code" else answer.message
+            waiting.set_exception(BrokerRefused(getattr(answer, field), text))
         else:
             waiting.set_result(answer)
 

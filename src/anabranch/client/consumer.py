@@ -2,42 +2,36 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from anabranch.client.acking import Acking
+from anabranch.client.again import Again
 from anabranch.client.attachment import Attachment
+from anabranch.client.chunks import Assembly
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.client.later import Later
-from anabranch.client.message import Message, MessageId
+from anabranch.client.letters import Letters, reconsume_later
+from anabranch.client.limits import CHUNKS_AGAIN_S
+from anabranch.client.message import Message, MessageId, comes_before
 from anabranch.client.packing import messages_charged, unpack
 from anabranch.client.permits import Permits
-from anabranch.client.settings import (
-    INITIAL_POSITIONS,
-    ORDERED_TYPES,
-    SUBSCRIPTION_TYPES,
-    ConsumerSettings,
-)
+from anabranch.client.settings import ORDERED_TYPES, ConsumerSettings
+from anabranch.client.subscribing import Opening, last_and_mark_delete, subscribe_command
 from anabranch.errors import AlreadyClosed, InputError, OutcomeUnknown
-from anabranch.generated.pulsar_api_pb2 import KeySharedMeta, KeySharedMode
-from anabranch.ids import TopicName, check_subscription_name
+from anabranch.ids import Position, TopicName, check_subscription_name
+from anabranch.telemetry import get_logger
 from anabranch.wire import Message as Delivered
 from anabranch.wire import encode, flow, message_id, requests
 
 if TYPE_CHECKING:
     from anabranch.client.client import Client
 
-
-def last_and_mark_delete(answer: Any) -> tuple[MessageId, MessageId | None]:
-    """Read the answer to a request for the last message; not every broker says the second."""
-    last = MessageId.of(answer.last_message_id)
-    if not answer.HasField("consumer_mark_delete_position"):
-        return last, None
-    return last, MessageId.of(answer.consumer_mark_delete_position)
+_log = get_logger("client")
 
 
-class Consumer(Attachment):
-    """Receives from one subscription. Made by `Client.consumer`."""
+class TopicConsumer(Attachment):
+    """Receives from a subscription of one topic that has no partitions. A `Consumer`."""
 
     def __init__(
         self, client: "Client", topic: TopicName, subscription: str, settings: ConsumerSettings
@@ -54,24 +48,30 @@ class Consumer(Attachment):
         self._arrived = asyncio.Event()
         self._attached = asyncio.Event()
         self._acking = Acking(self._id, lambda: self.connection)
-        self._again = Later()
-        self._again_timer: asyncio.TimerHandle | None = None
+        self._again = Again(self)
         # Raised by every rewind; what was on its way before it is dropped. Ordered types only:
         # elsewhere the broker does not say to which rewind a message belongs.
         self._epoch = 0 if settings.subscription_type in ORDERED_TYPES else None
         self._seeking = False
+        self._chunks = Assembly(in_order=self._epoch is not None)
+        self.letters: Letters | None = None
+        self.on_arrival: Callable[[TopicConsumer], None] | None = None
+        """Told when messages came, for a consumer of many topics."""
+        self.on_end: Callable[[TopicConsumer, Exception], None] | None = None
+        """Told when it is closed, and why."""
         self.start_id: MessageId | None = None
         """Where it begins if it is not durable; earlier messages of that entry are passed over."""
         self.start_inclusive = True
 
+    def give_up_with(self, letters: Letters) -> None:
+        """Put messages that came too often into a dead-letter topic."""
+        self.letters = letters
+        self._again.give_up_with(letters)
+
     # --- receiving ---------------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """Return the next message, waiting for one. Cancelled, it takes none.
-
-        Raises:
-            AlreadyClosed: when the consumer is closed.
-        """
+        """See `Consumer.receive`."""
         while not self._queue:
             await self._wait_for_messages()
         message = self._queue.popleft()
@@ -80,11 +80,15 @@ class Consumer(Attachment):
         return message
 
     async def receive_many(self, messages_max: int) -> list[Message]:
-        """Return what is there, at least one message and at most so many."""
+        """See `Consumer.receive_many`."""
         if messages_max < 1:
             raise InputError(f"messages_max must be positive: {messages_max}")
         while not self._queue:
             await self._wait_for_messages()
+        return self.take(messages_max)
+
+    def take(self, messages_max: int) -> list[Message]:
+        """Return what is there, at most so many messages."""
         queue = self._queue
         taken = [queue.popleft() for _ in range(min(messages_max, len(queue)))]
         self._permits.taken(len(taken), sum(message.stored_bytes for message in taken))
@@ -96,7 +100,7 @@ class Consumer(Attachment):
         self._arrived.clear()
         await self._arrived.wait()
 
-    def __aiter__(self) -> "Consumer":
+    def __aiter__(self) -> "TopicConsumer":
         return self
 
     async def __anext__(self) -> Message:
@@ -107,8 +111,13 @@ class Consumer(Attachment):
 
     @property
     def queued_messages(self) -> int:
-        """How many messages are here and not received yet."""
+        """See `Consumer.queued_messages`."""
         return len(self._queue)
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Consumer.is_connected`."""
+        return self.connection is not None
 
     def _permit(self) -> None:
         if self.connection is not None and (count := self._permits.due()):
@@ -121,7 +130,12 @@ class Consumer(Attachment):
             self._permits.arrived(messages_charged(delivered), 0, 0)
             self._permit()
             return
-        messages = unpack(delivered, self._topic_text)
+        if self._chunks.lacks_room:
+            self._permits.arrived(messages_charged(delivered), 0, 0)
+            return
+        messages = unpack(delivered, self._topic_text, self._chunks)
+        if self._chunks.has_spare:
+            self._part_from_chunks(delivered)
         charged = len(messages)
         if charged != 1 or messages[0].problem is not None or delivered.ack_set:
             charged = messages_charged(delivered)
@@ -130,24 +144,29 @@ class Consumer(Attachment):
         if messages and (size := messages[0].id.batch_size):
             shown = sum(1 << message.id.batch_index for message in messages)
             self._acking.batches.delivered(messages[0].id.position, size, shown)
+        messages = self._again.arrived(messages)
         self._permits.arrived(
             charged, len(messages), sum(message.stored_bytes for message in messages)
         )
         self._queue.extend(messages)
         if messages:
             self._arrived.set()
+            if self.on_arrival is not None:
+                self.on_arrival(self)
         self._permit()
 
+    def _part_from_chunks(self, delivered: Delivered) -> None:
+        here = Position(delivered.ledger_id, delivered.entry_id)
+        parted = self._chunks.parted(here, delivered.redelivery_count)
+        for sentence in parted.losses:
+            _log.error("message_in_chunks_lost", topic=self._topic_text, error=sentence)
+        for place in parted.done:
+            self._acking.soon(MessageId(*place), cumulative=False)
+        self._again.refused([MessageId(*place) for place in parted.again], CHUNKS_AGAIN_S)
+
     def _is_before_start(self, found: MessageId) -> bool:
-        start = self.start_id
-        assert start is not None
-        if found.position != start.position:
-            return False  # the broker begins with this entry
-        if found.batch_index < 0 or start.batch_index < 0:
-            return not self.start_inclusive
-        if found.batch_index == start.batch_index:
-            return not self.start_inclusive
-        return found.batch_index < start.batch_index
+        assert self.start_id is not None
+        return comes_before(found, self.start_id, self.start_inclusive)
 
     def on_writable(self) -> None:
         """See `Attached.on_writable`; what a consumer writes is small."""
@@ -157,24 +176,18 @@ class Consumer(Attachment):
     async def acknowledge(
         self, message: Message | MessageId, *, cumulative: bool = False, wait: bool = False
     ) -> None:
-        """Say that a message is done with, or all up to it.
-
-        Without `wait` it goes out with others within 10 ms, and may be lost with the connection:
-        the message comes again. With `wait` it returns when the acknowledgement is durable.
-
-        Raises:
-            OutcomeUnknown: with `wait`, if no answer came; the message may come again.
-            BrokerRefused: with `wait`, if the broker refused.
-            InputError: if the subscription is shared and `cumulative` is asked for.
-        """
+        """See `Consumer.acknowledge`."""
         self.check_open()
         done = message if isinstance(message, MessageId) else message.id
         if cumulative and self._epoch is None:
             raise InputError(
                 f"a {self._settings.subscription_type} subscription has no order to acknowledge by"
             )
-        if len(self._again):
-            self._again.drop(done)
+        self._again.done_with(done)
+        others = self._chunks.done_with(done.position, cumulative=cumulative)
+        if not cumulative:
+            for place in others[:-1]:  # before the last one, which stands for the message
+                self._acking.soon(MessageId(*place), cumulative=False)
         if wait:
             await self._acking.and_wait(done, cumulative=cumulative)
         else:
@@ -183,38 +196,31 @@ class Consumer(Attachment):
     def negative_acknowledge(
         self, message: Message | MessageId, *, delay_s: float | None = None
     ) -> None:
-        """Have a message again later; on an ordered subscription with all unacknowledged ones."""
+        """See `Consumer.negative_acknowledge`."""
         self.check_open()
         if delay_s is None:
             delay_s = self._settings.negative_ack_delay_s
         refused = message if isinstance(message, MessageId) else message.id
-        loop = asyncio.get_running_loop()
-        self._again.add(refused, loop.time() + delay_s)
-        self._watch_again(loop)
+        others = [MessageId(*place) for place in self._chunks.places(refused.position)[:-1]]
+        self._again.refused([*others, refused], delay_s)
 
-    def _watch_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._again_timer is not None:
-            self._again_timer.cancel()
-            self._again_timer = None
-        if (due_s := self._again.next_s()) is not None:
-            self._again_timer = loop.call_at(due_s, self._redeliver_due)
-
-    def _redeliver_due(self) -> None:
-        self._again_timer = None
-        loop = asyncio.get_running_loop()
-        due = self._again.take(loop.time())
-        self._watch_again(loop)
-        if not due:
-            return
+    def ask_again(self, places: list[Position]) -> None:
+        """Have entries again; on an ordered subscription all that is unacknowledged."""
         if self._epoch is not None:
             self.redeliver()
         elif self.connection is not None:
             self._acking.send()
-            again = requests.redeliver(self._id, [message_id(*position) for position in due])
+            again = requests.redeliver(self._id, [message_id(*place) for place in places])
             self.connection.write_soon([encode(again)])
 
+    async def reconsume_later(
+        self, message: Message, *, delay_s: float, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """See `Consumer.reconsume_later`."""
+        await reconsume_later(self, message, delay_s=delay_s, properties=properties)
+
     def redeliver(self) -> None:
-        """Have everything unacknowledged again, from the oldest on."""
+        """See `Consumer.redeliver`."""
         self.check_open()
         self._drop_queue()
         if self._epoch is not None:
@@ -230,6 +236,7 @@ class Consumer(Attachment):
         self._permits.taken(self._permits.queued_messages, self._permits.queued_bytes)
         self._queue.clear()
         self._again.clear()
+        self._chunks.clear()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -243,35 +250,28 @@ class Consumer(Attachment):
         return await connection.request(request_id, [encode(command(request_id))])
 
     async def seek(self, to: MessageId | int, *, inclusive: bool = True) -> None:
-        """Move the subscription; the next message received is of the new place.
-
-        Args:
-            to: a message (`EARLIEST` and `LATEST` too), or a publish time in ms: then the first
-                message published at or after it.
-            inclusive: whether the message named comes too.
-
-        Raises:
-            OutcomeUnknown: if no answer came; the subscription may have moved.
-            BrokerRefused: if the broker refused.
-        """
+        """See `Consumer.seek`."""
         self._seeking = True
         self._drop_queue()
         self._acking.send()
+        before = self.start_id, self.start_inclusive
+        if self._settings.durable:  # others say where they begin before they ask
+            # Before the answer: a broker may close the consumer and send again ahead of it.
+            self.start_id = to if isinstance(to, MessageId) else None
+            self.start_inclusive = inclusive
         try:
             if isinstance(to, MessageId):
-                where = message_id(to.ledger_id, to.entry_id, partition=to.partition)
+                where = message_id(*to.first_position, partition=to.partition)
                 await self._request(lambda number: requests.seek(self._id, number, where))
             else:
                 await self._request(lambda number: requests.seek_to_time(self._id, number, to))
-            if self._settings.durable:  # others say where they begin before they ask
-                self.start_id = to if isinstance(to, MessageId) else None
-                self.start_inclusive = inclusive
             self._acking.forget()
             # Brokers close the consumers of a subscription that moves.
             while self.connection is None:
                 self.check_open()
                 await self._attached.wait()
         except BaseException:
+            self.start_id, self.start_inclusive = before
             if self.connection is not None:
                 self.redeliver()  # what was dropped here, if the broker did not move
             raise
@@ -280,21 +280,12 @@ class Consumer(Attachment):
             self._permit()
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """The last message of the topic, and up to where the subscription is acknowledged.
-
-        Raises:
-            OutcomeUnknown: if no answer came.
-        """
+        """See `Consumer.last_message_id`."""
         answer = await self._request(lambda number: requests.last_message_id(self._id, number))
         return last_and_mark_delete(answer)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
-        """Delete the subscription with all it remembers, and close.
-
-        Raises:
-            OutcomeUnknown: if no answer came.
-            BrokerRefused: if others are attached and `force` is not given.
-        """
+        """See `Consumer.unsubscribe`."""
         try:
             await self._request(lambda number: requests.unsubscribe(self._id, number, force=force))
         except asyncio.CancelledError:
@@ -328,27 +319,14 @@ class Consumer(Attachment):
         """See `Attachment.attach`."""
         settings = self._settings
         self._drop_queue()
+        self._chunks.attached()
         self._permits.reset()
         begin = self.place_to_begin()
         request_id = connection.new_request_id()
         connection.consumers[self._id] = self
-        wanted = requests.subscribe(
-            self._topic_text,
-            self.subscription,
-            SUBSCRIPTION_TYPES[settings.subscription_type],
-            self._id,
-            request_id,
-            consumer_name=self.name,
-            priority_level=settings.priority,
-            durable=settings.durable,
-            start_message_id=message_id(begin.ledger_id, begin.entry_id) if begin else None,
-            initial_position=INITIAL_POSITIONS[settings.initial_position],
-            properties=settings.properties,
-            schema=self._schema,
-            key_shared=KeySharedMeta(keySharedMode=KeySharedMode.AUTO_SPLIT)
-            if settings.subscription_type == "key_shared"
-            else None,
-            consumer_epoch=self._epoch,
+        opening = Opening(self._id, request_id, begin, self._epoch)
+        wanted = subscribe_command(
+            settings, self._topic_text, self.subscription, self.name, self._schema, opening
         )
         try:
             await connection.request(request_id, [encode(wanted)])
@@ -370,14 +348,15 @@ class Consumer(Attachment):
 
     def gave_up(self, error: Exception) -> None:
         """See `Attachment.gave_up`."""
-        if self._again_timer is not None:
-            self._again_timer.cancel()
+        self._again.stop()
         self._acking.forget()
         self._arrived.set()
         self._attached.set()
+        if self.on_end is not None:
+            self.on_end(self, error)
 
     async def close(self) -> None:
-        """Send the acknowledgements that are gathered and close on the broker."""
+        """See `Consumer.close`."""
         if self.closed:
             return
         self.closed = True

@@ -7,6 +7,7 @@ and after a lost connection they leave in that order once more.
 from collections import deque
 from typing import Generic, TypeVar
 
+from anabranch.client.chunks import SentChunks
 from anabranch.errors import ProtocolError
 
 W = TypeVar("W")
@@ -16,7 +17,7 @@ class Op(Generic[W]):
     """One entry on its way, and who waits for each message in it."""
 
     __slots__ = (
-        "count", "deadline_s", "entry", "highest_sequence_id", "is_batch", "room_bytes",
+        "chunks", "count", "deadline_s", "entry", "highest_sequence_id", "is_batch", "room_bytes",
         "sequence_id", "tries", "waiters",
     )  # fmt: skip
 
@@ -30,12 +31,15 @@ class Op(Generic[W]):
         is_batch: bool,
         room_bytes: int,
         deadline_s: float,
+        chunks: SentChunks | None = None,
     ) -> None:
         self.entry = entry
         self.sequence_id = sequence_id
         self.highest_sequence_id = highest_sequence_id
         self.waiters = waiters
         self.count = len(waiters)
+        self.chunks = chunks
+        """Of a chunk: what is known of all the chunks of its message."""
         self.is_batch = is_batch
         self.room_bytes = room_bytes
         self.deadline_s = deadline_s

@@ -24,6 +24,9 @@ class MessageId(NamedTuple):
     """Its place in a batch; -1 for a message that has an entry of its own."""
     batch_size: int = 0
     """How many messages the batch has; 0 if it is none."""
+    first_chunk_ledger_id: int = -1
+    first_chunk_entry_id: int = -1
+    """Where a message in chunks begins; it is at its last chunk."""
 
     @classmethod
     def of(cls, data: MessageIdData) -> "MessageId":
@@ -37,6 +40,13 @@ class MessageId(NamedTuple):
     def position(self) -> Position:
         """The entry that holds it."""
         return Position(self.ledger_id, self.entry_id)
+
+    @property
+    def first_position(self) -> Position:
+        """The entry with which it begins: another one if it is in chunks."""
+        if self.first_chunk_entry_id < 0:
+            return self.position
+        return Position(self.first_chunk_ledger_id, self.first_chunk_entry_id)
 
     @property
     def is_duplicate(self) -> bool:
@@ -57,6 +67,15 @@ LATEST: Final = MessageId(LEDGER_ID_MAX, LEDGER_ID_MAX)
 def _text(value: str | bytes) -> str:
     """Protobuf hands out a string that is not UTF-8 as bytes."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def comes_before(found: "MessageId", start: "MessageId", inclusive: bool) -> bool:
+    """Whether a message of the first entry that is read comes before the place to begin at."""
+    if found.position != start.position:
+        return False  # the broker begins with this entry
+    if found.batch_index < 0 or start.batch_index < 0 or found.batch_index == start.batch_index:
+        return not inclusive
+    return found.batch_index < start.batch_index
 
 
 @final
@@ -98,6 +117,11 @@ class Message:
         return self._value
 
     @property
+    def raw_value(self) -> bytes:
+        """The payload; of a message that cannot be read, what there is of it as it was stored."""
+        return self._value
+
+    @property
     def problem(self) -> AnabranchError | None:
         """What `value` would raise. Such a message stands for its whole entry."""
         return self._problem
@@ -125,6 +149,11 @@ class Message:
         if key is None:
             return None
         return base64.b64decode(key) if self._about.partition_key_b64_encoded else key.encode()
+
+    @property
+    def has_key_of_bytes(self) -> bool:
+        """Whether the key is bytes and not text."""
+        return self._about.partition_key_b64_encoded
 
     @property
     def ordering_key(self) -> bytes | None:

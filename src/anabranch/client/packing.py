@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch import limits
+from anabranch.client.chunks import Assembly, cut
+from anabranch.client.limits import ENTRY_METADATA_BYTES, MESSAGE_OVERHEAD_BYTES
 from anabranch.client.message import Message, MessageId
 from anabranch.errors import ConfigError, InputError, ProtocolError
 from anabranch.generated import pulsar_api_pb2 as pb
+from anabranch.ids import Position
 from anabranch.wire import (
     Buffer,
     batch_part,
@@ -19,6 +22,7 @@ from anabranch.wire import (
 from anabranch.wire import Message as Delivered
 from anabranch.wire.compression import compress, decompress
 
+NO_CHUNK = Position(-1, -1)
 _BITS = 64
 _WORD = 2**_BITS - 1
 
@@ -33,18 +37,17 @@ class Outgoing(NamedTuple):
     properties: Mapping[str, str] | None
     event_time_ms: int | None
     sequence_id: int
+    deliver_at_ms: int | None = None
 
     @property
     def size(self) -> int:
         """What it takes in an entry, roughly and rather too much."""
-        size = (
-            limits.MESSAGE_OVERHEAD_BYTES + len(self.value or b"") + len(self.ordering_key or b"")
-        )
+        size = MESSAGE_OVERHEAD_BYTES + len(self.value or b"") + len(self.ordering_key or b"")
         if self.key is not None:
             size += 2 * len(self.key)
         if self.properties:
             size += sum(
-                len(key.encode()) + len(value.encode()) + limits.MESSAGE_OVERHEAD_BYTES
+                len(key.encode()) + len(value.encode()) + MESSAGE_OVERHEAD_BYTES
                 for key, value in self.properties.items()
             )
         return size
@@ -92,18 +95,40 @@ class Packer:
         return metadata
 
     def _finish(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+        return build_entry(metadata, self._packed(metadata, payload))
+
+    def _packed(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
         # Nothing stays as it is: packed, the C++ client takes it for damaged and drops it.
         if self._compression and payload:
             metadata.compression = self._compression
             metadata.uncompressed_size = len(payload)
-            payload = compress(self._compression, payload)
-        return build_entry(metadata, payload)
+            return compress(self._compression, payload)
+        return payload
 
     def single(self, message: Outgoing, publish_time_ms: int) -> bytes:
         """Make the entry of one message."""
+        metadata = self._single_metadata(message, publish_time_ms)
+        return self._finish(metadata, message.value or b"")
+
+    def _single_metadata(self, message: Outgoing, publish_time_ms: int) -> pb.MessageMetadata:
         metadata = self._metadata(message.sequence_id, publish_time_ms)
         _describe(metadata, message)
-        return self._finish(metadata, message.value or b"")
+        if message.deliver_at_ms is not None:
+            metadata.deliver_at_time = message.deliver_at_ms
+        return metadata
+
+    def chunks(self, message: Outgoing, publish_time_ms: int, entry_bytes_max: int) -> list[bytes]:
+        """Make the entries of one message, several if it is larger than one.
+
+        Raises:
+            InputError: if there would be too many of them.
+        """
+        metadata = self._single_metadata(message, publish_time_ms)
+        payload = self._packed(metadata, message.value or b"")
+        if metadata.ByteSize() + len(payload) <= entry_bytes_max - ENTRY_METADATA_BYTES:
+            return [build_entry(metadata, payload)]
+        uuid = f"{self.producer_name}-{message.sequence_id}"
+        return cut(metadata, payload, uuid, entry_bytes_max)
 
     def batch(self, messages: Sequence[Outgoing], publish_time_ms: int) -> bytes:
         """Make one entry of several messages, or of one that came alone."""
@@ -136,6 +161,7 @@ def check_outgoing(message: Outgoing) -> None:
     for name, number in (
         ("event_time_ms", message.event_time_ms),
         ("sequence_id", message.sequence_id),
+        ("deliver_at_ms", message.deliver_at_ms),
     ):
         if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
             raise InputError(f"{name} must be a whole number and not negative: {number!r}")
@@ -178,23 +204,38 @@ def words_of(bits: int) -> tuple[int, ...]:
     return tuple(words)
 
 
-def unpack(delivered: Delivered, topic: str) -> list[Message]:
+def unpack(delivered: Delivered, topic: str, assembly: Assembly | None = None) -> list[Message]:
     """Cut an entry into the messages that are still to be shown.
 
-    An entry that cannot be read becomes one message that says why.
+    An entry that cannot be read becomes one message that says why. Chunks wait in the assembly
+    for the last one of their message.
     """
     place = (delivered.ledger_id, delivered.entry_id, delivered.partition)
+    first = NO_CHUNK
     metadata = pb.MessageMetadata()
+    payload: Buffer = delivered.entry
     try:
         if not verify_checksum(delivered.entry):
             raise ProtocolError("the checksum of the entry does not match")
         metadata, payload = parse_entry(delivered.entry)
+        if metadata.num_chunks_from_msg > 1:
+            if assembly is None:
+                raise ConfigError("the entry is a chunk of a larger message")
+            whole = assembly.add(metadata, payload, Position(*place[:2]))
+            if whole is None:
+                return []
+            payload, first = memoryview(whole[0]), whole[1]
         readable = _readable(metadata, payload)
         if not metadata.HasField("num_messages_in_batch"):
             value = bytes(readable)
             return [
                 Message(
-                    topic, MessageId(*place), metadata, metadata, value, delivered.redelivery_count
+                    topic,
+                    MessageId(*place, -1, 0, *first),
+                    metadata,
+                    metadata,
+                    value,
+                    delivered.redelivery_count,
                 )
             ]
         count = metadata.num_messages_in_batch
@@ -214,8 +255,8 @@ def unpack(delivered: Delivered, topic: str) -> list[Message]:
     except (ProtocolError, ConfigError) as problem:
         return [
             Message(
-                topic, MessageId(*place), metadata, metadata, b"", delivered.redelivery_count,
-                problem,
+                topic, MessageId(*place, -1, 0, *first), metadata, metadata, bytes(payload),
+                delivered.redelivery_count, problem,
             )
         ]  # fmt: skip
 
@@ -223,8 +264,6 @@ def unpack(delivered: Delivered, topic: str) -> list[Message]:
 def _readable(metadata: pb.MessageMetadata, payload: Buffer) -> Buffer:
     if metadata.encryption_keys:
         raise ConfigError("the entry is encrypted, and this client has no keys")
-    if metadata.num_chunks_from_msg > 1:
-        raise ConfigError("the entry is a chunk of a larger message, which is not served yet")
     if metadata.uncompressed_size > limits.UNCOMPRESSED_BYTES_MAX:
         raise ProtocolError(
             f"an entry that says it unpacks to {metadata.uncompressed_size} bytes; "

@@ -5,22 +5,23 @@ entry is handed to the connection, a receipt settles it. Only where there is no 
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from anabranch import limits
 from anabranch.client.answers import Answer, fail_all
 from anabranch.client.attachment import Attachment
+from anabranch.client.chunks import SentChunks
 from anabranch.client.connection import BrokerConnection, BrokerRefused
 from anabranch.client.in_flight import InFlight, Op
+from anabranch.client.limits import ENTRY_METADATA_BYTES
 from anabranch.client.message import MessageId
-from anabranch.client.packing import Outgoing, Packer, check_outgoing
+from anabranch.client.packing import Outgoing, Packer
 from anabranch.client.room import Room
-from anabranch.client.settings import ProducerSettings
+from anabranch.client.send_options import SendOptions, outgoing
+from anabranch.client.settings import ACCESS_MODES, ProducerSettings
 from anabranch.errors import InputError, OutcomeUnknown, Terminated, Unreachable
 from anabranch.generated.pulsar_api_pb2 import ServerError
-from anabranch.ids import TopicName
+from anabranch.ids import Position, TopicName
 from anabranch.runtime.network import Buffer
 from anabranch.wire import SendReceipt, encode, requests, send_frame
 from anabranch.wire.compression import compression_number
@@ -34,8 +35,8 @@ _REFUSED = frozenset(
 """Of a send: the message was looked at and not stored. After others it is sent again."""
 
 
-class Producer(Attachment):
-    """Publishes messages to one topic. Made by `Client.producer`."""
+class TopicProducer(Attachment):
+    """Publishes messages to one topic that has no partitions. A `Producer`."""
 
     def __init__(self, client: "Client", topic: TopicName, settings: ProducerSettings) -> None:
         super().__init__(client, topic)
@@ -44,12 +45,15 @@ class Producer(Attachment):
         self._settings = settings
         self._schema = settings.schema.as_wire() if settings.schema is not None else None
         self._packer = Packer(compression_number(settings.compression))
-        self._compresses = settings.compression != "none"
+        self._may_be_larger = settings.compression != "none" or settings.chunking
+        self._topic_epoch: int | None = None
+        """Which owner of the topic this one is, if it has it for itself."""
         self._room = Room(settings.pending_messages_max, settings.pending_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._id = client.new_id()
         self._epoch = -1
-        self._next_sequence_id = 0
+        self.next_sequence_id = 0
+        """Of the next message; after opening, above all that the broker knows of this name."""
         self._batch: list[Outgoing] = []
         self._batch_waiters: list[Answer] = []
         self._batch_bytes = 0
@@ -59,78 +63,40 @@ class Producer(Attachment):
         self._flushing: list[tuple[int, asyncio.Future[None]]] = []
         self._closing = False
 
+    @property
+    def open_timeout_s(self) -> float | None:
+        """See `Attachment.open_timeout_s`; who waits for a topic waits for its owner."""
+        waits = self._settings.access_mode == "wait_for_exclusive"
+        return None if waits else super().open_timeout_s
+
     # --- sending -----------------------------------------------------------------------------
 
-    async def send(
-        self,
-        value: bytes | None,
-        *,
-        key: str | bytes | None = None,
-        ordering_key: bytes | None = None,
-        properties: Mapping[str, str] | None = None,
-        event_time_ms: int | None = None,
-        sequence_id: int | None = None,
-    ) -> MessageId:
-        """Publish one message and return where it is stored. See `send_soon`.
-
-        Raises:
-            OutcomeUnknown: if no answer came in time; the message may be stored or not.
-            Unreachable: if it could not even be sent in time; it is not stored.
-            BrokerRefused: if the broker refused this message.
-            Terminated: if the topic was ended.
-        """
-        return await (
-            await self.send_soon(
-                value,
-                key=key,
-                ordering_key=ordering_key,
-                properties=properties,
-                event_time_ms=event_time_ms,
-                sequence_id=sequence_id,
-            )
-        )
+    async def send(self, value: bytes | None, **about: Unpack[SendOptions]) -> MessageId:
+        """See `Producer.send`."""
+        return await (await self.send_soon(value, **about))
 
     async def send_soon(
-        self,
-        value: bytes | None,
-        *,
-        key: str | bytes | None = None,
-        ordering_key: bytes | None = None,
-        properties: Mapping[str, str] | None = None,
-        event_time_ms: int | None = None,
-        sequence_id: int | None = None,
+        self, value: bytes | None, **about: Unpack[SendOptions]
     ) -> asyncio.Future[MessageId]:
-        """Publish one message; the future has the answer. Waits only while there is no room.
-
-        Messages are stored in the order of these calls. Cancelled while it waits for room, nothing
-        was sent; cancelling the future does not take the message back.
-
-        Args:
-            value: the payload; None says that the key has no value any more.
-            key: decides the partition and the consumer, and what compaction keeps.
-            ordering_key: decides the consumer instead of the key.
-            properties: travel beside the payload.
-            event_time_ms: what the application calls the time of the message.
-            sequence_id: a number above all before; else the next one.
-
-        Raises:
-            InputError: if the message cannot be sent; it is not.
-            AlreadyClosed: if the producer is.
-        """
+        """See `Producer.send_soon`."""
         self._check_sending()
-        message = Outgoing(value, key, ordering_key, properties, event_time_ms, sequence_id or 0)
-        check_outgoing(message)
+        message = outgoing(value, about, self.client.runtime.clock)
         size = message.size
-        if size > self.client.message_bytes_max and not self._compresses:
+        if size > self.client.brokers.message_bytes_max and not self._may_be_larger:
             self._refuse_size(size)
         if not self._room.try_take(size):
             await self._room.take(size)
         try:
             self._check_sending()
-            return self._accept(message, size, sequence_id)
+            return self._accept(message, size, about.get("sequence_id"))
         except BaseException:
             self._room.give_back(1, size)
             raise
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether a batch is open that the next message joins."""
+        return bool(self._batch)
 
     def _check_sending(self) -> None:
         self.check_open()
@@ -141,19 +107,22 @@ class Producer(Attachment):
         # Sent all the same it would end the connection, be sent again, and so on.
         raise InputError(
             f"a message of {size} bytes is too large; "
-            f"the broker takes at most {self.client.message_bytes_max}"
+            f"the broker takes at most {self.client.brokers.message_bytes_max}"
         )
 
     def _accept(self, message: Outgoing, size: int, sequence_id: int | None) -> Answer:
         if sequence_id is None:
-            message = message._replace(sequence_id=self._next_sequence_id)
-        elif sequence_id < self._next_sequence_id:
+            message = message._replace(sequence_id=self.next_sequence_id)
+        elif sequence_id < self.next_sequence_id:
             raise InputError(
-                f"sequence_id {sequence_id} is not above the last one, {self._next_sequence_id - 1}"
+                f"sequence_id {sequence_id} is not above the last one, {self.next_sequence_id - 1}"
             )
         batching = self._settings.batching
-        room = self.client.message_bytes_max - limits.ENTRY_METADATA_BYTES
-        if batching is None or size > min(batching.bytes_max, room):
+        if self._settings.chunking:
+            return self._send_chunks(message, size)
+        room = self.client.brokers.message_bytes_max - ENTRY_METADATA_BYTES
+        is_delayed = message.deliver_at_ms is not None  # of a batch, only the whole can be
+        if batching is None or is_delayed or size > min(batching.bytes_max, room):
             return self._send_alone(message, size)
         if self._batch_bytes + size > min(batching.bytes_max, room):
             self._close_batch()
@@ -161,7 +130,7 @@ class Producer(Attachment):
         self._batch.append(message)
         self._batch_waiters.append(answer)
         self._batch_bytes += size
-        self._next_sequence_id = message.sequence_id + 1
+        self.next_sequence_id = message.sequence_id + 1
         if len(self._batch) >= batching.messages_max:
             self._close_batch()
         elif self._batch_timer is None:
@@ -174,12 +143,24 @@ class Producer(Attachment):
 
     def _send_alone(self, message: Outgoing, size: int) -> Answer:
         entry = self._packer.single(message, self.client.runtime.clock.wall_ms())
-        if len(entry) > self.client.message_bytes_max:
+        if len(entry) > self.client.brokers.message_bytes_max:
             self._refuse_size(len(entry))
         self._close_batch()
-        self._next_sequence_id = message.sequence_id + 1
+        self.next_sequence_id = message.sequence_id + 1
         answer = self._loop.create_future()
         self._send_entry(entry, message.sequence_id, message.sequence_id, [answer], size, False)
+        return answer
+
+    def _send_chunks(self, message: Outgoing, size: int) -> Answer:
+        now_ms = self.client.runtime.clock.wall_ms()
+        entries = self._packer.chunks(message, now_ms, self.client.brokers.message_bytes_max)
+        number = message.sequence_id
+        self.next_sequence_id = number + 1
+        answer = self._loop.create_future()
+        chunks = SentChunks(len(entries)) if len(entries) > 1 else None
+        for entry in entries[:-1]:
+            self._send_entry(entry, number, number, [answer], 0, False, chunks)
+        self._send_entry(entries[-1], number, number, [answer], size, False, chunks)
         return answer
 
     def _close_batch(self) -> None:
@@ -203,6 +184,7 @@ class Producer(Attachment):
         waiters: list[Answer],
         size: int,
         is_batch: bool,
+        chunks: SentChunks | None = None,
     ) -> None:
         timeout_s = self._settings.send_timeout_s
         self._in_flight.add(
@@ -214,6 +196,7 @@ class Producer(Attachment):
                 is_batch=is_batch,
                 room_bytes=size,
                 deadline_s=float("inf") if timeout_s is None else self._loop.time() + timeout_s,
+                chunks=chunks,
             )
         )
         self._pump()
@@ -230,7 +213,14 @@ class Producer(Attachment):
 
     def _frame(self, op: Op[Answer]) -> list[Buffer]:
         highest = op.highest_sequence_id if op.is_batch else None
-        return send_frame(self._id, op.sequence_id, op.count, op.entry, highest_sequence_id=highest)
+        return send_frame(
+            self._id,
+            op.sequence_id,
+            op.count,
+            op.entry,
+            highest_sequence_id=highest,
+            is_chunk=op.chunks is not None,
+        )
 
     def on_writable(self) -> None:
         """See `Attached.on_writable`."""
@@ -246,10 +236,20 @@ class Producer(Attachment):
         if op is None:
             return
         ledger_id, entry_id, partition = receipt.ledger_id, receipt.entry_id, self.topic.partition
+        if op.chunks is not None:
+            self._chunk_stored(op, op.chunks, Position(ledger_id, entry_id))
+            return
         for index, answer in enumerate(op.waiters):
             if not answer.done():
                 where = (index, op.count) if op.is_batch else ()
                 answer.set_result(MessageId(ledger_id, entry_id, partition, *where))
+        self._settled(op)
+
+    def _chunk_stored(self, op: Op[Answer], chunks: SentChunks, place: Position) -> None:
+        (answer,) = op.waiters
+        if chunks.stored(place) and not answer.done():
+            first = chunks.first or place
+            answer.set_result(MessageId(*place, self.topic.partition, -1, 0, *first))
         self._settled(op)
 
     def on_send_error(self, sequence_id: int, code: int, text: str) -> None:
@@ -267,7 +267,9 @@ class Producer(Attachment):
                 self._fail(op, BrokerRefused(code, text))
 
     def _settled(self, op: Op[Answer]) -> None:
-        self._room.give_back(op.count, op.room_bytes)
+        # The last chunk gives back what the message has taken.
+        is_part = op.chunks is not None and op.room_bytes == 0
+        self._room.give_back(0 if is_part else op.count, op.room_bytes)
         if self._flushing:
             self._wake_flushing()
 
@@ -296,15 +298,12 @@ class Producer(Attachment):
     # --- flushing and closing ----------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send what is gathered and wait until everything sent so far is answered.
-
-        Returns also if an answer was a refusal or a time-out: the futures tell.
-        """
+        """See `Producer.flush`."""
         self._close_batch()
         if len(self._in_flight) == 0:
             return
         settled = self._loop.create_future()
-        self._flushing.append((self._next_sequence_id, settled))
+        self._flushing.append((self.next_sequence_id, settled))
         await settled
 
     def _wake_flushing(self) -> None:
@@ -329,10 +328,7 @@ class Producer(Attachment):
         self._room.open_up()  # whoever waits finds it closed
 
     async def close(self) -> None:
-        """Wait for the answers that are still open, then close on the broker.
-
-        What is unanswered when the time-out of sends has passed has an unknown outcome.
-        """
+        """See `Producer.close`."""
         if self.closed or self._closing:
             return
         self._closing = True
@@ -377,9 +373,13 @@ class Producer(Attachment):
             epoch=self._epoch,
             properties=self._settings.properties,
             schema=self._schema,
+            access_mode=ACCESS_MODES[self._settings.access_mode],
+            topic_epoch=self._topic_epoch,
+            initial_subscription=self._settings.initial_subscription or None,
         )
         try:
-            answer = await connection.request(request_id, [encode(wanted)])
+            waits = self._settings.access_mode == "wait_for_exclusive"
+            answer = await connection.request(request_id, [encode(wanted)], may_take_long=waits)
         except BaseException:
             # It may be open at the broker, and would keep its name from the next one.
             self.detach(connection)
@@ -390,8 +390,10 @@ class Producer(Attachment):
             self.detach(connection)
             return
         if self.attachments == 0:
-            self._next_sequence_id = max(self._next_sequence_id, answer.last_sequence_id + 1)
+            self.next_sequence_id = max(self.next_sequence_id, answer.last_sequence_id + 1)
         self.name = self._packer.producer_name = answer.producer_name
         self._packer.schema_version = answer.schema_version
+        if answer.HasField("topic_epoch"):
+            self._topic_epoch = answer.topic_epoch
         self.connection = connection
         self._pump()

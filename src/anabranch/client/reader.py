@@ -3,10 +3,13 @@
 from typing import TYPE_CHECKING
 
 from anabranch.client.connection import BrokerConnection
-from anabranch.client.consumer import Consumer, last_and_mark_delete
+from anabranch.client.consumer import TopicConsumer
+from anabranch.client.many_topics import ManyTopics
 from anabranch.client.message import EARLIEST, LATEST, Message, MessageId
+from anabranch.client.questions import partition_of, partitions_of
 from anabranch.client.settings import ConsumerSettings
-from anabranch.errors import AlreadyClosed
+from anabranch.client.subscribing import last_and_mark_delete
+from anabranch.errors import AlreadyClosed, InputError
 from anabranch.ids import TopicName
 from anabranch.wire import encode, requests
 
@@ -26,28 +29,53 @@ class Reader:
         start: MessageId,
         inclusive: bool,
     ) -> None:
+        self.topic = topic
+        self._client = client
         name = f"reader-{client.runtime.entropy.token_hex(5)}"
-        self._consumer = _Following(client, topic, name, settings, start, inclusive)
+        self.parts: list[Following] = []
+        """What reads: one for each partition, or one for all of a topic without."""
+        self._source: Following | ManyTopics | None = None
+        self._name = name
 
-    @property
-    def topic(self) -> TopicName:
-        """What it reads."""
-        return self._consumer.topic
+        def make(part: TopicName) -> Following:
+            made = Following(client, part, name, settings, start, inclusive)
+            self.parts.append(made)
+            return made
 
-    @property
-    def attachment(self) -> Consumer:
-        """What `Client.reader` attaches."""
-        return self._consumer
+        self._make = make
+        self._start = start
+
+    async def open(self) -> None:
+        """Attach it; what `Client.reader` does. Raises as that."""
+        count = await partitions_of(self._client, self.topic)
+        if not count:
+            self._source = self._make(self.topic)
+            await self._client.start(self._source)
+            return
+        if self._start not in (EARLIEST, LATEST):
+            raise InputError(f"{self.topic} has partitions: start with earliest or latest")
+        self._source = ManyTopics(self._client, self._name, self._name, self._make)
+        await self._source.add([partition_of(self.topic, index) for index in range(count)])
+
+    def _opened(self) -> "Following | ManyTopics":
+        assert self._source is not None, "made by Client.reader, which opens it"
+        return self._source
 
     async def read_next(self) -> Message:
         """Return the next message, waiting for one. Cancelled, it takes none.
 
+        Messages of a partition come in order.
+
         Raises:
             AlreadyClosed: when the reader is closed.
         """
-        message = await self._consumer.receive()
-        self._consumer.passed(message)
+        message = await self._opened().receive()
+        part = self.parts[0] if len(self.parts) == 1 else self._part_of(message)
+        part.passed(message)
         return message
+
+    def _part_of(self, message: Message) -> "Following":
+        return next(part for part in self.parts if str(part.topic) == message.topic)
 
     async def has_message_available(self) -> bool:
         """Whether `read_next` would return a message of those that are in the topic now.
@@ -55,15 +83,17 @@ class Reader:
         Raises:
             OutcomeUnknown: if the broker did not answer.
         """
-        consumer = self._consumer
-        if consumer.queued_messages:
-            return True
-        last, mark_delete = await consumer.last_message_id()
-        return consumer.queued_messages > 0 or consumer.is_ahead(last, mark_delete)
+        for part in self.parts:
+            if part.queued_messages:
+                return True
+            last, mark_delete = await part.last_message_id()
+            if part.queued_messages or part.is_ahead(last, mark_delete):
+                return True
+        return False
 
     async def seek(self, to: MessageId | int, *, inclusive: bool = True) -> None:
         """Go on somewhere else: at a message, or at a publish time in ms."""
-        await self._consumer.seek(to, inclusive=inclusive)
+        await self._opened().seek(to, inclusive=inclusive)
 
     def __aiter__(self) -> "Reader":
         return self
@@ -76,10 +106,10 @@ class Reader:
 
     async def close(self) -> None:
         """Close on the broker, which forgets the reader."""
-        await self._consumer.close()
+        await self._opened().close()
 
 
-class _Following(Consumer):
+class Following(TopicConsumer):
     """A consumer that begins behind what was read, however often it is attached."""
 
     def __init__(
@@ -104,6 +134,7 @@ class _Following(Consumer):
         self._begin_behind(message.id)
         # So that the broker's figures show how far the reader is.
         self._acking.soon(message.id, cumulative=True)
+        self._chunks.done_with(message.id.position, cumulative=True)
 
     def _begin_behind(self, place: MessageId) -> None:
         self.start_id, self.start_inclusive = place, False

@@ -5,6 +5,16 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from anabranch import limits
+from anabranch.client.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_DELAY_S,
+    CONSUMER_QUEUE_BYTES,
+    CONSUMER_QUEUE_MESSAGES,
+    NEGATIVE_ACK_DELAY_S,
+    PRODUCER_PENDING_BYTES,
+    PRODUCER_PENDING_MESSAGES,
+    SEND_TIMEOUT_S,
+)
 from anabranch.errors import ConfigError
 from anabranch.generated import pulsar_api_pb2 as pb
 from anabranch.generated.pulsar_api_pb2 import CommandSubscribe
@@ -12,12 +22,20 @@ from anabranch.wire.compression import Compression
 
 SubscriptionType = Literal["exclusive", "shared", "failover", "key_shared"]
 InitialPosition = Literal["latest", "earliest"]
+AccessMode = Literal["shared", "exclusive", "wait_for_exclusive", "exclusive_with_fencing"]
+ACCESS_MODES: Final = {
+    "shared": pb.Shared,
+    "exclusive": pb.Exclusive,
+    "wait_for_exclusive": pb.WaitForExclusive,
+    "exclusive_with_fencing": pb.ExclusiveWithFencing,
+}
 SUBSCRIPTION_TYPES: Final = {
     "exclusive": CommandSubscribe.Exclusive,
     "shared": CommandSubscribe.Shared,
     "failover": CommandSubscribe.Failover,
     "key_shared": CommandSubscribe.Key_Shared,
 }
+KEY_HASHES: Final = 65_536
 ORDERED_TYPES: Final = ("exclusive", "failover")
 INITIAL_POSITIONS: Final = {
     "latest": CommandSubscribe.Latest,
@@ -30,8 +48,8 @@ class Batching:
     """When gathered messages go out as one entry: at the first of these bounds."""
 
     messages_max: int = limits.BATCH_MESSAGES_MAX
-    bytes_max: int = limits.BATCH_BYTES_MAX
-    delay_s: float = limits.BATCH_DELAY_S
+    bytes_max: int = BATCH_BYTES_MAX
+    delay_s: float = BATCH_DELAY_S
     """How long the first message waits for company; 0 gathers what one turn of the loop sends."""
 
     def __post_init__(self) -> None:
@@ -70,13 +88,22 @@ class ProducerSettings:
     name: str = ""
     batching: Batching | None = None
     compression: Compression = "none"
-    pending_messages_max: int = limits.PRODUCER_PENDING_MESSAGES
-    pending_bytes_max: int = limits.PRODUCER_PENDING_BYTES
-    send_timeout_s: float | None = limits.SEND_TIMEOUT_S
+    pending_messages_max: int = PRODUCER_PENDING_MESSAGES
+    pending_bytes_max: int = PRODUCER_PENDING_BYTES
+    send_timeout_s: float | None = SEND_TIMEOUT_S
     properties: Mapping[str, str] | None = None
     schema: Schema | None = None
+    access_mode: AccessMode = "shared"
+    chunking: bool = False
+    initial_subscription: str = ""
 
     def __post_init__(self) -> None:
+        if self.access_mode not in ACCESS_MODES:
+            raise ConfigError(
+                f"no access mode {self.access_mode!r}; there are {', '.join(ACCESS_MODES)}"
+            )
+        if self.chunking and self.batching is not None:
+            raise ConfigError("chunks and batches exclude each other: chunking needs batching=None")
         if self.send_timeout_s is not None and self.send_timeout_s <= 0:
             raise ConfigError(f"send_timeout_s must be positive, or None: {self.send_timeout_s}")
 
@@ -88,16 +115,28 @@ class ConsumerSettings:
     subscription_type: SubscriptionType = "exclusive"
     initial_position: InitialPosition = "latest"
     name: str = ""
-    queue_messages: int = limits.CONSUMER_QUEUE_MESSAGES
-    queue_bytes: int = limits.CONSUMER_QUEUE_BYTES
-    negative_ack_delay_s: float = limits.NEGATIVE_ACK_DELAY_S
+    queue_messages: int = CONSUMER_QUEUE_MESSAGES
+    queue_bytes: int = CONSUMER_QUEUE_BYTES
+    negative_ack_delay_s: float = NEGATIVE_ACK_DELAY_S
     priority: int = 0
     properties: Mapping[str, str] | None = None
     schema: Schema | None = None
     durable: bool = True
     """False for a reader: nothing is remembered when it leaves."""
+    key_ranges: tuple[tuple[int, int], ...] = ()
+    """Key_Shared: the hashes this consumer wants; none for a share of all."""
+    out_of_order: bool = False
+    """Key_Shared: whether a key may move before its messages are acknowledged."""
+    read_compacted: bool = False
+    subscription_properties: Mapping[str, str] | None = None
+    create_topic: bool = True
 
     def __post_init__(self) -> None:
+        if self.key_ranges and self.subscription_type != "key_shared":
+            raise ConfigError("key_ranges are for key_shared subscriptions")
+        for first, last in self.key_ranges:
+            if not 0 <= first <= last < KEY_HASHES:
+                raise ConfigError(f"({first}, {last}) is no range within 0 to {KEY_HASHES - 1}")
         if self.subscription_type not in SUBSCRIPTION_TYPES:
             raise ConfigError(
                 f"no subscription type {self.subscription_type!r}; "
@@ -105,3 +144,14 @@ class ConsumerSettings:
             )
         if self.initial_position not in INITIAL_POSITIONS:
             raise ConfigError(f"initial_position is latest or earliest: {self.initial_position!r}")
+
+    def key_sharing(self) -> pb.KeySharedMeta | None:
+        """What a broker is told of how keys are divided."""
+        if self.subscription_type != "key_shared":
+            return None
+        sticky = pb.KeySharedMode.STICKY if self.key_ranges else pb.KeySharedMode.AUTO_SPLIT
+        return pb.KeySharedMeta(
+            keySharedMode=sticky,
+            hashRanges=[pb.IntRange(start=first, end=last) for first, last in self.key_ranges],
+            allowOutOfOrderDelivery=self.out_of_order,
+        )

@@ -12,24 +12,27 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.admin import TopicAddress, WebInterface
-from anabranch.broker import Broker, BrokerSettings
+from anabranch.broker import Broker, BrokerSettings, Mishaps
 from anabranch.errors import AnabranchError, ConfigError, NotFound
 from anabranch.ids import TopicName
 from anabranch.ledgers.addresses import BOOKKEEPER
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.counters import numbering_of
 from anabranch.metadata.store import MetadataStore
+from anabranch.migrations.engine.operation import Operation
 from anabranch.ownership import BrokerAddress, Ownership, SoleOwner
 from anabranch.runtime import Runtime
-from anabranch.runtime.network import ServerTls
+from anabranch.runtime.network import Network, ServerTls, Tls
 from anabranch.runtime.tasks import Tasks
 from anabranch.security import Authentication, Authorization
 from anabranch.server.broker_metrics import broker_metrics
+from anabranch.server.metadata_migration import MigrationFigures, migration_of, taking_part
 from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
-from anabranch.server.security import load_security, server_tls, shown
+from anabranch.server.security import load_security, peer_tls, server_tls, shown
 from anabranch.server.settings import SETTINGS, Settings
 from anabranch.server.sole_server import SoleServer, may_be_shared
-from anabranch.server.stores import Stores, open_stores
+from anabranch.server.stores import Stores, TakesPart, open_stores
 from anabranch.server.topic_settings import managed_ledger_config
 from anabranch.telemetry import get_logger
 from anabranch.telemetry.metrics import Metric, MetricSource, gauge
@@ -51,11 +54,17 @@ class Standalone:
         web_port: int | None = None,
         web_tls_port: int | None = None,
         metric_sources: Sequence[MetricSource] = (),
+        survives_mishaps: bool = False,
     ) -> None:
-        """The web ports are those in use, where the settings leave the choice to the system."""
+        """The web ports are those in use, where the settings leave the choice to the system.
+
+        A process that others depend on survives a bug that a client's request meets; tests and
+        simulations end with it.
+        """
         self._runtime = runtime
         self._settings = settings
         self._metric_sources = metric_sources
+        self._survives_mishaps = survives_mishaps
         self._tasks = Tasks(self.report_failure)
         self._door = Door()
         self._held = AsyncExitStack()
@@ -63,17 +72,22 @@ class Standalone:
         self._ended = asyncio.Event()
         self._not_ready: str | None = "the server is starting"
         host = _in_url(settings.reachable_host)
-        self.web_url = f"http://{host}:{web_port or settings.web_port}"
-        self.service_url = f"pulsar://{host}:{settings.port}"
+        self.web_url = self.service_url = ""
+        if settings.plain_ports:
+            self.web_url = f"http://{host}:{web_port or settings.web_port}"
+            self.service_url = f"pulsar://{host}:{settings.port}"
         self.tls = server_tls(settings)
         self.service_url_tls = ""
         self.web_url_tls = ""
         if self.tls is not None:
             self.web_url_tls = f"https://{host}:{web_tls_port or settings.web_tls_port}"
         self._web_port = web_port or settings.web_port
+        if not settings.plain_ports:
+            self._web_port = web_tls_port or settings.web_tls_port
         self.web_app = WebInterface(self)
         self._security = load_security(settings, runtime.clock, _warn)
         self.authorization: Authorization | None = None
+        self._migration: Operation | None = None
         self._stores: Stores
         self._broker: Broker
 
@@ -93,9 +107,34 @@ class Standalone:
         return self._stores.metadata
 
     @property
+    def metadata_migration(self) -> Operation | None:
+        """See `Served`."""
+        return self._migration
+
+    @property
     def authentication(self) -> Authentication | None:
         """See `Served`."""
         return self._security.authentication
+
+    @property
+    def reachable_url(self) -> str:
+        """Where clients connect to: the plain port, or the one with TLS where that is all."""
+        return self.service_url or self.service_url_tls
+
+    @property
+    def reachable_web_url(self) -> str:
+        """The same of the web interface."""
+        return self.web_url or self.web_url_tls
+
+    @property
+    def network(self) -> Network:
+        """See `Served`."""
+        return self._runtime.network
+
+    @property
+    def peer_tls(self) -> Tls | None:
+        """See `Served`."""
+        return peer_tls(self._settings)
 
     @property
     def data_place(self) -> str:
@@ -114,10 +153,15 @@ class Standalone:
         """
         try:
             await self._listen()
-            self._stores = await open_stores(self._runtime, self._settings, self._held)
+            me = taking_part(self._address(), self._settings)
+            self._stores = await open_stores(
+                self._runtime, self._settings, self._held, TakesPart(me, self._tasks)
+            )
             self._held.push_async_callback(self._tasks.close)
+            self._show_migration()
             await self._start_broker()
         except BaseException:
+            await self._tasks.close()  # those who take part use the stores that are let go now
             await self._held.aclose()
             raise
         self._tasks.spawn("watch stores", self._watch_stores())
@@ -125,13 +169,21 @@ class Standalone:
             self._tasks.spawn("renew certificates", self._renew_certificates())
         self._door.open(self._broker.new_connection)
         self._not_ready = None
-        _log.info("started", service_url=self.service_url, web_url=self.web_url)
+        _log.info("started", service_url=self.reachable_url, web_url=self.reachable_web_url)
+
+    def _show_migration(self) -> None:
+        self._migration = migration_of(self._stores.replaceable, self._runtime, self._settings)
+        if self._migration is not None:
+            figures = MigrationFigures(self._migration)
+            self._tasks.spawn("figures of a migration", figures.keep_up())
+            self._metric_sources = (*self._metric_sources, figures.metrics)
 
     async def _listen(self) -> None:
         settings = self._settings
         host = _in_url(settings.reachable_host)
-        port = await self._listen_on(settings.port, "--port", None)
-        self.service_url = f"pulsar://{host}:{port}"
+        if settings.plain_ports:
+            port = await self._listen_on(settings.port, "--port", None)
+            self.service_url = f"pulsar://{host}:{port}"
         if self.tls is not None:
             port = await self._listen_on(settings.tls_port, "--tls-port", self.tls)
             self.service_url_tls = f"pulsar+ssl://{host}:{port}"
@@ -174,13 +226,17 @@ class Standalone:
                 service_url_tls=self.service_url_tls,
                 message_bytes_max=self._settings.max_message_bytes,
                 keep_alive_interval_s=self._settings.keep_alive_interval_s,
+                connections_max=self._settings.connections_max,
+                connections_per_host_max=self._settings.connections_per_host_max,
                 policies=policy_defaults(self._settings),
                 policy_check_interval_s=self._settings.policy_check_s,
+                numbering=numbering_of(self._stores.metadata_url()),
                 creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,
             guard=self._security.guard(self.authorization),
             ownership=ownership,
+            mishaps=Mishaps(None if self._survives_mishaps else self._tasks.report),
         )
         await self._broker.start()
         self._held.push_async_callback(self._broker.close)
@@ -199,7 +255,9 @@ class Standalone:
             ConflictError: if somebody else serves them.
         """
         if may_be_shared(self._settings.metadata_url):
-            alone = SoleServer(self._stores.metadata, self._runtime, self._tasks, self.service_url)
+            alone = SoleServer(
+                self._stores.metadata, self._runtime, self._tasks, self.reachable_url
+            )
             self._held.push_async_callback(alone.close)
             await alone.claim()
         return SoleOwner(self._address())
@@ -285,7 +343,11 @@ class Standalone:
     def metrics(self) -> Iterable[Metric]:
         """See `Served`."""
         if self._not_ready is None:
-            yield from broker_metrics(self._broker.statistics(), cluster=self._settings.cluster)
+            yield from broker_metrics(
+                self._broker,
+                cluster=self._settings.cluster,
+                each_topic=self._settings.topic_metrics,
+            )
             yield gauge(
                 "anabranch_ledger_store_degraded",
                 "1 while the ledger store cannot tidy up; the answer about health has the reason.",

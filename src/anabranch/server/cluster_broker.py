@@ -37,6 +37,15 @@ class ClusterBroker(Standalone):
             )
         return ClusterOwnership(metadata, self._runtime, self._tasks, self._address())
 
+    async def _start_broker(self) -> None:
+        """See `Standalone._start_broker`.
+
+        Raises:
+            ConflictError: if a standalone server began while this broker did.
+        """
+        await super()._start_broker()
+        await refuse_beside(self._stores.metadata)
+
 
 def check_shared(settings: Settings) -> None:
     """Refuse stores that other brokers cannot reach.

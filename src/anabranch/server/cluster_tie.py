@@ -1,10 +1,11 @@
 """Ties ledgers to the cluster whose metadata names them.
 
 The metadata say which cluster they are, in `/anabranch/cluster`; a folder says to which its ledgers
-belong, in `cluster.json`, and so does `/anabranch/bookies/<root>` in the store in which bookies
-register. The first start writes both, the metadata first. So ledgers are never opened, which may
-cut and close them, on behalf of metadata that know nothing of them; and no two clusters give the
-same ids to ledgers on the same bookies.
+belong, in `cluster.json`, and so does `anabranch/bookies/<root>` in the store in which bookies
+register, beside the root: so it is one node, however much of the path stands in the address of the
+store, and how much in the root. The first start writes both, the metadata first. So ledgers are
+never opened, which may cut and close them, on behalf of metadata that know nothing of them; and no
+two clusters give the same ids to ledgers on the same bookies.
 
     {"format": "anabranch.cluster", "version": 1, "cluster_id": "…"}
 """
@@ -17,7 +18,6 @@ from anabranch.metadata.store import ABSENT, MetadataStore
 from anabranch.runtime.disk import Disk
 
 PATH: Final = "/anabranch/cluster"
-BOOKIES: Final = "/anabranch/bookies"
 TIE_FILE: Final = "cluster.json"
 _FORMAT: Final = "anabranch.cluster"
 _VERSION: Final = 1
@@ -67,18 +67,17 @@ async def tie_bookies(
         ConfigError: if the ledgers belong to other metadata; nothing was changed.
         FormatError: if one of the documents is of an unknown format.
     """
-    path = f"{BOOKIES}{root}"
-    node, mark = await metadata.get(PATH), await registry.get(path)
-    tied = None if mark is None else decode(path, mark.value)
-    if node is not None:
-        cluster_id = decode(PATH, node.value)
-    elif tied is not None:
+    path = tie_path(root)
+    # The tie first: servers that start together name the metadata before they write the tie.
+    tied = await owner_of_bookies(registry, root)
+    cluster_id = await cluster_of(metadata)
+    if cluster_id is None and tied is not None:
         raise ConfigError(
             f"the ledgers of these bookies below {root} belong to cluster {tied}, but the metadata "
             "store is new or was emptied: use the metadata that they were written with, or another "
             "root"
         )
-    else:
+    if cluster_id is None:
         cluster_id = decode(PATH, await _name(metadata, PATH, proposed_id))
     if tied is None:
         tied = decode(path, await _name(registry, path, cluster_id))
@@ -89,6 +88,35 @@ async def tie_bookies(
             "another root"
         )
     return cluster_id
+
+
+def tie_path(root: str) -> str:
+    """Where it is noted whose ledgers are below a root of bookies."""
+    above, _, name = root.rpartition("/")
+    return f"{above}/anabranch/bookies/{name}"
+
+
+async def owner_of_bookies(registry: MetadataStore, root: str) -> str | None:
+    """The cluster whose ledgers are below a root of bookies; None if nobody noted it.
+
+    Raises:
+        FormatError: if the document is of an unknown format.
+    """
+    return await _noted(registry, tie_path(root))
+
+
+async def cluster_of(metadata: MetadataStore) -> str | None:
+    """Which cluster these metadata are; None if no server has named it.
+
+    Raises:
+        FormatError: if the document is of an unknown format.
+    """
+    return await _noted(metadata, PATH)
+
+
+async def _noted(store: MetadataStore, path: str) -> str | None:
+    node = await store.get(path)
+    return None if node is None else decode(path, node.value)
 
 
 async def check_tie(disk: Disk, folder: str, metadata: MetadataStore) -> None:

@@ -8,6 +8,7 @@ from anabranch.policies import (
     InactiveTopics,
     PublishRate,
     RetentionRule,
+    SubscribeRate,
 )
 from anabranch.policies.effective import PolicyDefaults
 from anabranch.policies.rules import TOPIC_TYPES
@@ -52,11 +53,23 @@ def policy_defaults(settings: PolicySettings) -> PolicyDefaults:
         consumers_max=settings.max_consumers_per_topic,
         consumers_per_subscription_max=settings.max_consumers_per_subscription,
         subscriptions_max=settings.max_subscriptions_per_topic,
+        topics_per_namespace_max=settings.max_topics_per_namespace,
+        unacked_per_consumer_max=settings.max_unacked_messages_per_consumer,
+        unacked_per_subscription_max=settings.max_unacked_messages_per_subscription,
+        subscription_expiration_minutes=settings.subscription_expiration_minutes,
+        encryption_required=settings.require_encryption,
         publish_rate=PublishRate(
             messages=settings.publish_rate_messages, bytes=settings.publish_rate_bytes
         ),
         dispatch_rate=DispatchRate(
             messages=settings.dispatch_rate_messages, bytes=settings.dispatch_rate_bytes
+        ),
+        subscription_dispatch_rate=DispatchRate(
+            messages=settings.subscription_dispatch_rate_messages,
+            bytes=settings.subscription_dispatch_rate_bytes,
+        ),
+        subscribe_rate=SubscribeRate(
+            per_consumer=settings.subscribe_rate, period_s=settings.subscribe_rate_period_s
         ),
         schema_compatibility_strategy=settings.schema_compatibility,
         schema_validation_enforced=settings.schema_validation,

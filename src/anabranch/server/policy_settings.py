@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from anabranch import limits
 from anabranch.policies.limits import POLICY_CHECK_INTERVAL_S
 from anabranch.policies.rules import COMPATIBILITY_STRATEGIES, DELETE_MODES, QUOTA_ACTIONS
 from anabranch.server.setting import setting
@@ -62,6 +63,25 @@ class PolicySettings:
     max_subscriptions_per_topic: int = setting(
         0, "Subscriptions a topic may have; 0 for any number.", low=0
     )
+    max_topics_per_namespace: int = setting(
+        0, "Topics a namespace may have, partitions counted singly; 0 for any number.", low=0
+    )
+    max_unacked_messages_per_consumer: int = setting(
+        limits.UNACKED_MESSAGES_PER_CONSUMER_MAX,
+        "Messages a consumer of a shared type may hold unacknowledged; 0 for any number.",
+        low=0,
+    )
+    max_unacked_messages_per_subscription: int = setting(
+        limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX,
+        "The same for all consumers of a subscription together.",
+        low=0,
+    )
+    subscription_expiration_minutes: int = setting(
+        0, "Minutes without consumers after which a subscription is deleted; 0 for never.", low=0
+    )
+    require_encryption: bool = setting(
+        False, "Refuse producers that do not encrypt, in every namespace."
+    )
     publish_rate_messages: int = setting(
         0, "Messages per second that a topic takes; 0 for any number.", low=0
     )
@@ -74,6 +94,16 @@ class PolicySettings:
     dispatch_rate_bytes: int = setting(
         0, "Bytes per second that a topic sends to each subscription; 0 for any number.", low=0
     )
+    subscription_dispatch_rate_messages: int = setting(
+        0, "Messages a second that a subscription may send; 0 for any number.", low=0
+    )
+    subscription_dispatch_rate_bytes: int = setting(
+        0, "Bytes a second that a subscription may send; 0 for any number.", low=0
+    )
+    subscribe_rate: int = setting(
+        0, "How often a consumer may subscribe in a period; 0 for any number.", low=0
+    )
+    subscribe_rate_period_s: int = setting(30, "Seconds of such a period.", low=1, high=86400)
     deduplication: bool = setting(
         False,
         "Store a message once that a producer sends again, unless a namespace says otherwise.",

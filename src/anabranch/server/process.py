@@ -17,7 +17,9 @@ from anabranch.errors import ConfigError, StorageError
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.metadata_service import MetadataService
+from anabranch.server.process_metrics import process_metrics
 from anabranch.server.settings import Settings
+from anabranch.server.short_collections import ShortCollections
 from anabranch.server.web_server import web_servers, web_sockets
 from anabranch.telemetry import get_logger, logs
 from anabranch.telemetry.loop_lag import CollectorPauses, LoopLag
@@ -80,19 +82,19 @@ async def _serve(
 ) -> int:
     runtime = real_runtime()
     lag, pauses = LoopLag(runtime.clock), CollectorPauses(runtime.clock)
+    collections = ShortCollections(lambda: server.broker.ended)
     with _stop_on_signals() as stop, web_sockets(settings) as web:
         server = kind(
             runtime,
             settings,
             web_port=web.port,
             web_tls_port=web.tls_port,
-            metric_sources=(lag.metrics, pauses.metrics),
+            metric_sources=(lag.metrics, pauses.metrics, collections.metrics, process_metrics),
+            survives_mishaps=True,
         )
         await server.start()
         async with web_servers(server, web, runtime.network):
-            # What is loaded by now stays for good: the collector need not look at it again.
-            gc.collect()
-            gc.freeze()
+            collections.start()
             lag.start()
             pauses.start()
             announce(server)
@@ -100,6 +102,7 @@ async def _serve(
             _log.info("stopping")
             pauses.stop()
             lag.stop()
+            collections.stop()
         return max(code, await _close(server))
 
 

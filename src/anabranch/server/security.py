@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 
 from anabranch.broker.access import Guard
 from anabranch.broker.grants import StoredGrants
-from anabranch.errors import ConfigError
+from anabranch.errors import MASK, ConfigError
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Clock
-from anabranch.runtime.network import ServerTls
+from anabranch.runtime.network import ServerTls, Tls
 from anabranch.security import Authentication, Authorization
 from anabranch.security.authentication import BASIC, TLS, TOKEN, Method
 from anabranch.security.basic import Passwords
@@ -16,7 +16,6 @@ from anabranch.security.certificates import Certificates
 from anabranch.security.tokens import TokenKey, Tokens
 from anabranch.server.credentials_file import read_secret
 from anabranch.server.security_settings import SecuritySettings, words
-from anabranch.telemetry.logs import MASK
 
 _NEEDS = {"superuser_roles", "proxy_roles", "anonymous_role", "token_secret_key",
           "token_public_key", "token_audience", "basic_users"}  # fmt: skip
@@ -81,12 +80,6 @@ def check_security(settings: SecuritySettings) -> None:
             if item.name in _NEEDS and getattr(settings, item.name):
                 flag = "--" + item.name.replace("_", "-")
                 raise ConfigError(f"{flag} has no effect without --authentication: choose a method")
-    both = set(words(settings.superuser_roles)) & set(words(settings.proxy_roles))
-    if both:
-        raise ConfigError(
-            f"--superuser-roles and --proxy-roles both name {', '.join(sorted(both))}: "
-            "a proxy would lend its power to everybody behind it"
-        )
     if TOKEN in chosen and bool(settings.token_secret_key) == bool(settings.token_public_key):
         raise ConfigError(
             "--authentication token needs either --token-secret-key or --token-public-key"
@@ -97,6 +90,14 @@ def check_security(settings: SecuritySettings) -> None:
         raise ConfigError("--authentication tls needs --tls-certificate and --tls-trust")
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
+    both = set(words(settings.superuser_roles)) & set(words(settings.proxy_roles))
+    if both:
+        raise ConfigError(
+            f"--superuser-roles and --proxy-roles both name {', '.join(sorted(both))}: "
+            "whoever has a proxy's credentials could name a superuser and be one"
+        )
+    if not settings.plain_ports and not settings.tls_certificate:
+        raise ConfigError("--no-plain-ports leaves no port without --tls-certificate")
     if settings.tls_require_client_certificate and not settings.tls_trust:
         raise ConfigError("--tls-require-client-certificate needs --tls-trust")
 
@@ -132,6 +133,13 @@ def server_tls(settings: SecuritySettings) -> ServerTls | None:
         settings.tls_trust or None,
         settings.tls_require_client_certificate,
     )
+
+
+def peer_tls(settings: SecuritySettings) -> Tls | None:
+    """How other brokers are spoken to in TLS; None if they are not."""
+    if not settings.tls_certificate:
+        return None
+    return Tls(settings.tls_trust or None, settings.tls_certificate, settings.tls_key)
 
 
 def shown(name: str, value: object) -> str:

@@ -61,6 +61,9 @@ class SecuritySettings:
     tls_reload_s: float = setting(
         10.0, "Seconds between two looks for renewed certificate files.", low=0.1, high=86400
     )
+    plain_ports: bool = setting(
+        True, "Serve the ports without TLS too; when off, clients are told of those with TLS alone."
+    )
     tls_port: int = setting(
         6651, "Port of the binary protocol in TLS; 0 takes a free one.", low=0, high=65535
     )

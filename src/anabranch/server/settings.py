@@ -115,6 +115,17 @@ class Settings(SecuritySettings, PolicySettings):
         low=limits.METADATA_SESSION_TIMEOUT_S_MIN,
         high=limits.METADATA_SESSION_TIMEOUT_S_MAX,
     )
+    metadata_migration_targets: str = setting(
+        "",
+        "URLs of the metadata stores by which the present one may be replaced, with spaces "
+        "between them; a request for any other is refused before anybody is connected to. "
+        "Experimental: not for a cluster that is needed.",
+    )
+    metadata_migration_spark: str = setting(
+        "",
+        "Master of Spark, such as `local[2,4]` or a URL, whose tasks may compare the two stores "
+        "while one replaces the other; empty means none. Needs the extra `spark`.",
+    )
     metadata_port: int = setting(
         DEFAULT_PORT,
         "Port on which `anabranch metadata serve` listens; 0 takes a free one.",
@@ -156,6 +167,21 @@ class Settings(SecuritySettings, PolicySettings):
         "Seconds between two pings to a silent client; it is dropped when one stays unanswered.",
         low=1,
         high=3600,
+    )
+    connections_max: int = setting(
+        0,
+        "Client connections at a time, further ones are refused; 0 means any number "
+        "(Pulsar: brokerMaxConnections).",
+        low=0,
+        high=10_000_000,
+    )
+    connections_per_host_max: int = setting(
+        0, "The same for one address (Pulsar: brokerMaxConnectionsPerIp).", low=0, high=10_000_000
+    )
+    topic_metrics: bool = setting(
+        True,
+        "Whether each topic and subscription has figures of its own; else they are added up by "
+        "namespace (Pulsar: exposeTopicLevelMetricsInPrometheus).",
     )
     log_level: str = setting(
         "info", "Least important log lines to write.", choices=("debug", "info", "warning", "error")

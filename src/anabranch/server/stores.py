@@ -1,5 +1,6 @@
 """Opens the metadata store and the ledger stores that the settings and the catalog name."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -16,21 +17,28 @@ from anabranch.ledgers.addresses import (
     shares_metadata,
 )
 from anabranch.ledgers.bookkeeper.frames import ADD_OVERHEAD_BYTES_MAX
-from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds, numbering_of
 from anabranch.ledgers.bookkeeper.ledger_paths import LedgerPaths
 from anabranch.ledgers.catalog import StorageCatalog, check_known
 from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.factory import open_ledgers
 from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
 from anabranch.ledgers.store import LedgerStore
+from anabranch.metadata.announced import Report
 from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.features import check_features
 from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.switchable.seal import check_not_sealed
 from anabranch.runtime import Runtime
+from anabranch.runtime.tasks import Tasks
+from anabranch.server.bulk_engines import bulk_engines
 from anabranch.server.cluster_tie import tie, tie_bookies
 from anabranch.server.credentials_file import load_credentials, load_ledger_credentials
 from anabranch.server.data_folder import DataFolder, claim
+from anabranch.server.ledger_ids_in_use import LedgerIdsInUse
+from anabranch.server.replaceable_metadata import ReplaceableMetadata
+from anabranch.server.replaced_metadata import refuse_replaced
 from anabranch.server.settings import Settings
+from anabranch.server.sole_server import may_be_shared
 from anabranch.telemetry import get_logger
 
 _log: Final = get_logger("stores")
@@ -42,6 +50,10 @@ class Stores:
 
     metadata: MetadataStore
     ledgers: StorageClusters
+    metadata_url: Callable[[], str]
+    """Where the metadata are now."""
+    replaceable: ReplaceableMetadata | None = None
+    """This process's part in replacing the metadata store; None if that is its own alone."""
 
     def failure(self) -> StoreFailed | None:
         """Why one of them accepts nothing more; None while all work."""
@@ -54,8 +66,20 @@ class Stores:
         return None
 
 
-async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack) -> Stores:
+@dataclass(frozen=True, slots=True)
+class TakesPart:
+    """A process that lives on when its metadata store is replaced."""
+
+    me: Report
+    tasks: Tasks
+
+
+async def open_stores(
+    runtime: Runtime, settings: Settings, held: AsyncExitStack, takes_part: TakesPart | None = None
+) -> Stores:
     """Open the metadata store and the ledger store of the settings; `held` closes everything.
+
+    A metadata store that others share may be replaced while a process that takes part has it open.
 
     Raises:
         FolderInUse: if another process has one of the folders.
@@ -69,15 +93,28 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
         await folders.data()
     metadata_url = await folders.located(settings.metadata_url, "metadata", held)
     ledgers_url = await folders.located(settings.ledgers_url, "ledgers", held)
-    metadata = await _open_metadata(runtime, metadata_url, settings)
-    held.push_async_callback(metadata.close)
+    replaceable = None
+    may_change = settings.metadata_migration_targets and may_be_shared(metadata_url)
+    if takes_part is not None and may_change:
+        replaceable = await open_replaceable(runtime, metadata_url, settings, takes_part)
+        held.push_async_callback(replaceable.close)
+        metadata: MetadataStore = replaceable.store
+    else:
+        metadata = await _open_metadata(runtime, metadata_url, settings)
+        held.push_async_callback(metadata.close)
+        await check_not_sealed(metadata)
+        await refuse_replaced(metadata, metadata_url)
     opener = _LedgerOpener(runtime, folders, metadata, settings)
     # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
     registry = await opener.tie(ledgers_url, held)
     await check_features(metadata)
     shared = shares_metadata(settings.ledgers_url)
     paths = LedgerPaths(parse_bookkeeper(settings.ledgers_url).root) if shared else LedgerPaths()
-    others = SharedLedgerIds(metadata, runtime, numbering=numbering_of(metadata_url), paths=paths)
+
+    def url_in_use() -> str:
+        return metadata_url if replaceable is None else replaceable.url
+
+    others = LedgerIdsInUse(metadata, runtime, url_in_use, paths)
     ids = SharedAuthority(LedgerIds(metadata, runtime), others)
     catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
     home = catalog.document.at(settings.ledgers_url)
@@ -85,7 +122,7 @@ async def open_stores(runtime: Runtime, settings: Settings, held: AsyncExitStack
     store = await opener.open(ledgers_url, registry, None, held)
     ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
-    return Stores(metadata, ledgers)
+    return Stores(metadata, ledgers, url_in_use, replaceable)
 
 
 def _warn(sentence: str) -> None:
@@ -192,10 +229,39 @@ class _LedgerOpener:
         return await self.open(located, registry, pressure, held)
 
 
-async def _open_metadata(runtime: Runtime, url: str, settings: Settings) -> MetadataStore:
+async def open_replaceable(
+    runtime: Runtime, url: str, settings: Settings, takes_part: TakesPart
+) -> ReplaceableMetadata:
+    """Open a store as a process does that takes part in replacing it; see `ReplaceableMetadata`."""
+
+    async def open_store(url: str) -> MetadataStore:
+        return await _open_metadata(runtime, url, settings)
+
+    async def look_at(url: str) -> MetadataStore:
+        return await _open_metadata(runtime, url, settings, may_make=False)
+
+    return await ReplaceableMetadata.open(
+        runtime,
+        url,
+        open_store,
+        takes_part.me,
+        takes_part.tasks,
+        successors=settings.metadata_migration_targets.split(),
+        look_at=look_at,
+        engines=bulk_engines(
+            settings.metadata_migration_spark,
+            load_credentials(settings.metadata_credentials, _warn),
+        ),
+    )
+
+
+async def _open_metadata(
+    runtime: Runtime, url: str, settings: Settings, *, may_make: bool = True
+) -> MetadataStore:
     return await open_metadata_store(
         url,
         runtime,
+        may_make=may_make,
         session_timeout_s=settings.metadata_session_timeout_s,
         credentials=load_credentials(settings.metadata_credentials, _warn),
     )

@@ -26,13 +26,13 @@ from anabranch.server.settings import Settings
 class WebSockets(NamedTuple):
     """The open ports of the web interface."""
 
-    plain: socket.socket
+    plain: socket.socket | None
     tls: socket.socket | None
 
     @property
-    def port(self) -> int:
-        """The number of the plain one."""
-        return int(self.plain.getsockname()[1])
+    def port(self) -> int | None:
+        """The number of the plain one, if there is one."""
+        return None if self.plain is None else int(self.plain.getsockname()[1])
 
     @property
     def tls_port(self) -> int | None:
@@ -48,8 +48,9 @@ def web_sockets(settings: Settings) -> Iterator[WebSockets]:
         ConfigError: saying which one cannot be had.
     """
     with ExitStack() as held:
-        plain = held.enter_context(_opened(settings.host, settings.web_port, "--web-port"))
-        tls = None
+        plain = tls = None
+        if settings.plain_ports:
+            plain = held.enter_context(_opened(settings.host, settings.web_port, "--web-port"))
         if settings.tls_certificate:
             tls = held.enter_context(
                 _opened(settings.host, settings.web_tls_port, "--web-tls-port")
@@ -86,7 +87,7 @@ async def web_servers(
     server: Standalone, sockets: WebSockets, network: Network
 ) -> AsyncIterator[None]:
     """Serve for as long as the body runs."""
-    webs = [(_configured(server, None), sockets.plain)]
+    webs = [] if sockets.plain is None else [(_configured(server, None), sockets.plain)]
     if sockets.tls is not None and server.tls is not None:
         assert isinstance(network, RealNetwork), "only a real network has TLS"
         webs.append((_configured(server, network.server_context(server.tls)), sockets.tls))

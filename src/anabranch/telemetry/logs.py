@@ -3,8 +3,9 @@
     logger = get_logger("broker").bind(topic=str(name))
     logger.info("topic.opened", entries=12)
 
-Fields are bound once and carried along. Values of keys that name a secret are masked before any
-handler sees them. `configure` is for the process that owns standard error; libraries never call it.
+Fields are bound once and carried along. Values of keys that name a secret, and users and passwords
+in URLs, are masked before any handler sees them. `configure` is for the process that owns standard
+error; libraries never call it.
 """
 
 import json
@@ -13,10 +14,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from anabranch.errors import MASK, without_user_info
+
 _ROOT: Final = "anabranch"
 _FIELDS: Final = "anabranch_fields"
 _SECRET_WORDS: Final = ("token", "password", "secret", "credentials")
-MASK: Final = "***"
 
 
 def redact(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def _redact_value(value: Any) -> Any:
         return redact({str(key): inner for key, inner in value.items()})
     if isinstance(value, list | tuple):
         return [_redact_value(inner) for inner in value]
-    return value
+    return without_user_info(value) if isinstance(value, str) else value
 
 
 def _is_secret(key: str) -> bool:

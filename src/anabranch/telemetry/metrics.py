@@ -3,11 +3,12 @@
 Pure. Whoever has figures offers a `MetricSource`; nothing is registered globally.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LINES_PER_SLICE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +16,10 @@ class Metric:
     """One figure with all its samples."""
 
     name: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "histogram"]
     help: str
-    samples: tuple["Sample", ...]
+    samples: Iterable["Sample"]
+    """Read once, and not before it is written: there may be one for every topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,12 @@ class Sample:
 
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+    """Of the name: what the samples of a histogram differ by."""
 
 
+STILL_COUNTING: Final = Sample(0.0)
+"""Stands among the samples where one takes long to be made: others may have the loop here."""
 MetricSource = Callable[[], Iterable[Metric]]
 
 
@@ -41,14 +47,38 @@ def counter(name: str, help_text: str, value: float, **labels: str) -> Metric:
     return Metric(name, "counter", help_text, (Sample(value, labels),))
 
 
-def render(metrics: Iterable[Metric]) -> str:
-    """Write the page in Prometheus' text format."""
+def histogram(
+    name: str, help_text: str, bounds: Sequence[float], counts: Sequence[int], total: float
+) -> Metric:
+    """Return how values are spread: `counts` has those up to each bound, and those above."""
+    samples, so_far = [], 0
+    for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
+        so_far += count
+        samples.append(Sample(so_far, {"le": bound}, "_bucket"))
+    samples += [Sample(total, suffix="_sum"), Sample(so_far, suffix="_count")]
+    return Metric(name, "histogram", help_text, samples)
+
+
+def render(metrics: Iterable[Metric], *, lines_max: int = LINES_PER_SLICE) -> Iterator[str]:
+    """Write the page in Prometheus' text format, in slices: others may have the loop in between."""
     lines: list[str] = []
+    for line in _lines(metrics):
+        lines.append(line)
+        if len(lines) == lines_max:
+            yield "".join(lines)
+            lines = []
+    yield "".join(lines)
+
+
+def _lines(metrics: Iterable[Metric]) -> Iterator[str]:
     for metric in metrics:
-        lines.append(f"# HELP {metric.name} {_escape(metric.help, quotes=False)}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        lines += [f"{metric.name}{_labels(s.labels)} {_number(s.value)}" for s in metric.samples]
-    return "\n".join(lines) + "\n"
+        yield f"# HELP {metric.name} {_escape(metric.help, quotes=False)}\n"
+        yield f"# TYPE {metric.name} {metric.kind}\n"
+        for sample in metric.samples:
+            if sample is STILL_COUNTING:
+                yield ""
+                continue
+            yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {_number(sample.value)}\n"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

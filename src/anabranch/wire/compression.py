@@ -8,6 +8,7 @@ import zlib
 from types import ModuleType
 from typing import Final, Literal, get_args
 
+from anabranch import limits
 from anabranch.errors import ConfigError, ProtocolError
 from anabranch.generated import pulsar_api_pb2 as pb
 from anabranch.wire.commands import Buffer
@@ -68,13 +69,18 @@ def decompress(number: int, data: Buffer, size: int) -> Buffer:
     """Unpack a payload that says it has `size` bytes; never more are taken from it.
 
     Raises:
-        ProtocolError: if it is damaged, or of another size.
+        ProtocolError: if it is damaged, of another size, or says that it is absurdly large.
         ConfigError: if the library that it takes is missing.
     """
     if number == _NONE:
         return data
     if number >= len(COMPRESSIONS):
         raise ProtocolError(f"a payload with the unknown compression {number}")
+    if size > limits.UNCOMPRESSED_BYTES_MAX:
+        raise ProtocolError(
+            f"a payload that says it unpacks to {size} bytes; "
+            f"at most {limits.UNCOMPRESSED_BYTES_MAX} are unpacked"
+        )
     if number == _ZLIB:
         unpacked: Buffer = _inflate(data, size)
         found = len(unpacked)

@@ -47,7 +47,8 @@ class Decoder:
     """Turns the byte stream of one connection into commands, whatever the size of the pieces."""
 
     def __init__(self, *, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """May be raised between two pieces, once the peer is known."""
         self._partial = bytearray()
         self._failed = False
 
@@ -81,7 +82,7 @@ class Decoder:
         """Decode from `at` on, and keep what is left over."""
         view = memoryview(data)
         length = len(data)
-        frame_bytes_max = self._frame_bytes_max
+        frame_bytes_max = self.frame_bytes_max
         while length - at >= _SIZES_BYTES:
             total_size, command_size = _sizes(data, at)
             frame_end = at + _SIZE_BYTES + total_size
@@ -121,7 +122,7 @@ class Decoder:
         if len(self._partial) < _SIZE_BYTES:
             return None
         frame_bytes = _SIZE_BYTES + int.from_bytes(self._partial[:_SIZE_BYTES], "big")
-        if frame_bytes > self._frame_bytes_max:
+        if frame_bytes > self.frame_bytes_max:
             raise self._too_large(frame_bytes)
         if frame_bytes < _SIZES_BYTES:
             raise ProtocolError(f"a frame of {frame_bytes} bytes has no room for its command")
@@ -129,7 +130,7 @@ class Decoder:
 
     def _too_large(self, frame_bytes: int) -> FrameTooLarge:
         return FrameTooLarge(
-            f"a frame of {frame_bytes} bytes is above the limit of {self._frame_bytes_max}"
+            f"a frame of {frame_bytes} bytes is above the limit of {self.frame_bytes_max}"
         )
 
 

@@ -78,6 +78,10 @@ def verify_checksum(entry: Buffer) -> bool:
     Raises:
         ProtocolError: if what a broker put in front does not fit the entry.
     """
+    if len(entry) >= _head.size:
+        magic, checksum = _head.unpack_from(entry)
+        if magic == MAGIC_CRC32C:  # nearly all that producers send
+            return bool(crc32c(memoryview(entry)[_head.size :]) == checksum)
     checksum, start = _checksum(entry)
     return checksum is None or crc32c(memoryview(entry)[start:]) == checksum
 

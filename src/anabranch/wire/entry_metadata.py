@@ -49,6 +49,20 @@ class EntryMetadata:
         return f"EntryMetadata({str(self._metadata).strip()!r})"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is for whoever comes next, now: no marker, chunk, later time, transaction.
+
+        One question for nearly every entry, where each of these would be one more.
+        """
+        has = self._metadata.HasField
+        return not (
+            has("deliver_at_time")
+            or has("chunk_id")
+            or has("marker_type")
+            or has("txnid_most_bits")
+        )
+
+    @property
     def producer_name(self) -> str:
         """Unique among the live producers of the topic."""
         return _text(self._metadata.producer_name)

@@ -22,6 +22,8 @@ def admit_producer(topic: "Topic", producer: "Producer") -> None:
         Refused: with ProducerBusy if there are as many as may be, or with the code of a backlog
             quota that is exceeded.
     """
+    if topic.policies.encryption_required and not producer.encrypted:
+        raise Refused(ServerError.MetadataError, f"Encryption is required in {topic.name}")
     if topic.over_quota is not None:
         raise refusal(str(topic.name), topic.over_quota)
     most = topic.policies.producers_max

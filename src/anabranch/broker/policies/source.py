@@ -7,7 +7,7 @@ told to the listener by the name of the namespace or topic it concerns; None if 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from anabranch.errors import BadVersion, InputError
+from anabranch.errors import BadVersion, InputError, NotFound
 from anabranch.ids import TopicName, decode_segment
 from anabranch.metadata.cache import MetadataCache
 from anabranch.metadata.store import ABSENT, Event, EventKind, MetadataStore
@@ -135,6 +135,14 @@ class PolicySource:
             present = await self._partitioned.get(path)
             return document if present is None else present
         return document
+
+    async def forget(self, topic: TopicName) -> None:
+        """A topic is deleted; its policies go too, unless it is one partition of several."""
+        if topic.partition < 0:
+            try:
+                await self._store.delete(paths.topic_policies_path(topic))
+            except NotFound:
+                return
 
 
 def _named_by(prefix: str, path: str) -> str | None:

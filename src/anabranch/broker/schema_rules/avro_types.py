@@ -165,16 +165,22 @@ class _Parser:
         for each in fields:
             if not isinstance(each, dict) or not isinstance(each.get("name"), str):
                 raise InputError(f"record {name!r} has a field without a name")
-            aliases = each.get("aliases")
             record.fields.append(
                 RecordField(
                     each["name"],
                     self.read(each.get("type"), inner, depth + 1),
                     "default" in each,
-                    tuple(aliases) if isinstance(aliases, list) else (),
+                    _aliases(each),
                 )
             )
         return record
+
+
+def _aliases(field: Mapping[str, Any]) -> tuple[str, ...]:
+    aliases = field.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+        raise InputError(f"the aliases of field {field['name']!r} are not names: {aliases!r}")
+    return tuple(aliases)
 
 
 def _full_name(value: Mapping[str, Any], space: str) -> str:

@@ -1,7 +1,6 @@
 """Pulsar's compatibility strategies, by type of schema. Pure."""
 
 import json
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,6 +9,7 @@ from anabranch.broker.schema_rules import avro_types
 from anabranch.broker.schema_rules.avro_resolution import problem
 from anabranch.errors import InputError
 from anabranch.generated.pulsar_api_pb2 import Schema
+from anabranch.wire.schema_forms import TYPE_NAMES, TYPE_NUMBERS, halves_of
 
 ALWAYS_COMPATIBLE: Final = "ALWAYS_COMPATIBLE"
 ALWAYS_INCOMPATIBLE: Final = "ALWAYS_INCOMPATIBLE"
@@ -18,16 +18,7 @@ _TRANSITIVE: Final = "_TRANSITIVE"
 _WITH_LATEST: Final = frozenset({"BACKWARD", "FORWARD", "FORWARD_TRANSITIVE", "FULL"})
 """For a consumer these ask only whether it can read what is written now."""
 _AVRO_TEXT: Final[frozenset[int]] = frozenset({Schema.Json, Schema.Avro, Schema.Protobuf})
-_TYPE_NAMES: Final[dict[int, str]] = {
-    Schema.String: "STRING", Schema.Json: "JSON", Schema.Protobuf: "PROTOBUF",
-    Schema.Avro: "AVRO", Schema.KeyValue: "KEY_VALUE", Schema.ProtobufNative: "PROTOBUF_NATIVE",
-}  # fmt: skip
-_PARTS: Final = {
-    "NONE": 0, "STRING": 1, "JSON": 2, "PROTOBUF": 3, "AVRO": 4, "BOOLEAN": 5, "INT8": 6,
-    "INT16": 7, "INT32": 8, "INT64": 9, "FLOAT": 10, "DOUBLE": 11, "DATE": 12, "TIME": 13,
-    "TIMESTAMP": 14, "KEY_VALUE": 15, "INSTANT": 16, "LOCAL_DATE": 17, "LOCAL_TIME": 18,
-    "LOCAL_DATE_TIME": 19, "PROTOBUF_NATIVE": 20, "BYTES": 0,
-}  # fmt: skip
+_PARTS: Final = {**TYPE_NUMBERS, "BYTES": 0}
 """Numbers of the types that a key or a value may have, by Pulsar's names."""
 
 
@@ -111,15 +102,15 @@ def _check(old: SchemaText, new: SchemaText, strategy: str) -> None:
 
 
 def _check_avro(old: SchemaText, new: SchemaText, strategy: str) -> None:
+    wrong = None
     try:
         before, after = avro_types.parse(old.data), avro_types.parse(new.data)
+        if strategy in (_BACKWARD, "FULL"):
+            wrong = problem(after, before)
+        if wrong is None and strategy in ("FORWARD", "FULL"):
+            wrong = problem(before, after)
     except InputError as error:
         raise Incompatible(f"Incompatible schema: {error}") from error
-    wrong = None
-    if strategy in (_BACKWARD, "FULL"):
-        wrong = problem(after, before)
-    if wrong is None and strategy in ("FORWARD", "FULL"):
-        wrong = problem(before, after)
     if wrong is not None:
         raise Incompatible(
             f"Error during schema compatibility check with strategy {strategy}: {wrong}"
@@ -151,19 +142,16 @@ _CHECKS: Final[dict[int, Callable[[SchemaText, SchemaText, str], None]]] = {
 
 def _key_and_value(schema: SchemaText) -> tuple[SchemaText, SchemaText]:
     """The two schemas within one, each behind its length."""
-    parts, rest = [], schema.data
-    for which in ("key", "value"):
-        if len(rest) < 4:
-            raise Incompatible(f"the schema of a {which} is cut off")
-        (length,) = struct.unpack_from(">i", rest)
-        length = max(length, 0)
-        if len(rest) < 4 + length:
-            raise Incompatible(f"the schema of a {which} is cut off")
+    try:
+        halves = halves_of(schema.data)
+    except InputError as error:
+        raise Incompatible(str(error)) from None
+    parts = []
+    for which, half in zip(("key", "value"), halves, strict=True):
         kind = _PARTS.get(schema.properties.get(f"{which}.schema.type", "BYTES"))
         if kind is None:
             raise Incompatible(f"the schema of a {which} is of no known type")
-        parts.append(SchemaText(kind, rest[4 : 4 + length]))
-        rest = rest[4 + length :]
+        parts.append(SchemaText(kind, half))
     return parts[0], parts[1]
 
 
@@ -192,4 +180,4 @@ def is_same(one: SchemaText, other: SchemaText) -> bool:
 
 
 def _name_of(number: int) -> str:
-    return _TYPE_NAMES.get(number, str(number))
+    return TYPE_NAMES.get(number, str(number))
