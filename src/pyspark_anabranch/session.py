@@ -1,0 +1,50 @@
+"""A Spark session with the settings that the data source wants."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pyspark_anabranch.environment import prepare
+from pyspark_anabranch.limits import ARROW_BATCH_ROWS
+from pyspark_anabranch.shipping import is_elsewhere, packed_packages
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def spark_session(
+    master: str = "local[*,4]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Make a session, or return the one there is.
+
+    Args:
+        master: where it runs; tasks of a cluster are sent this code. In `local[*,4]` a task is
+            tried four times; plain `local[*]` ends a job with its first task that fails.
+        settings: of Spark; they win over ours.
+
+    Raises:
+        ConfigError: if Spark cannot run here, in one line that says what to do.
+    """
+    prepare()
+    chosen = dict(SETTINGS)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen |= _LOCAL
+    builder = SparkSession.builder.master(master).appName("anabranch")
+    for name, value in (chosen | dict(settings or {})).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if is_elsewhere(master):
+        session.sparkContext.addPyFile(packed_packages())
+    return session
