@@ -31,18 +31,32 @@
     ├── Corruption            stored bytes are not what was written; names the position
     └── FormatError           a file or document of an unknown format or version
 
-Operating errors are raised; programmer mistakes are asserts and end the process. `retriable`
-says whether the same request may succeed later without anybody changing it.
+Operating errors are raised; programmer mistakes are asserts and end the process, or at least the
+connection and the topic of the client that met them (see `broker.mishaps`). `retriable`
+says whether the same request may succeed later without anybody changing it. No error repeats the
+user and the password that a URL carries, wherever it is printed, logged or answered.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+MASK: Final = "***"
+_USER_INFO: Final = re.compile(r"""(://|\bzk:)[^\s/'"]+@""")
+
+
+def without_user_info(text: str) -> str:
+    """A text in which users and passwords of URLs are masked."""
+    return _USER_INFO.sub(rf"\1{MASK}@", text) if "@" in text else text
 
 
 class AnabranchError(Exception):
     """Base of everything this package raises on purpose."""
 
     retriable: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return without_user_info(super().__str__())
 
 
 class InputError(AnabranchError):
@@ -59,6 +73,16 @@ class InvalidPath(InputError):
 
 class ConfigError(InputError):
     """A setting that does not exist or cannot have this value."""
+
+
+def refuse_user_info(url: str, server: str) -> None:
+    """Refuse a server whose address says who asks: URLs are seen by others.
+
+    Raises:
+        ConfigError: if it does.
+    """
+    if "@" in server:
+        raise ConfigError(f"{url!r} names a user: say who you are in a file of credentials")
 
 
 class ProtocolError(InputError):
@@ -172,6 +196,10 @@ class StoreBusy(StorageError):
 
 class CursorTooLarge(StorageError):
     """The acknowledgements of a subscription have too many gaps; those stored before are safe."""
+
+
+class EntryLost(StorageError):
+    """Whoever should have an entry has answered, and has it no more."""
 
 
 class DiskFull(StorageError):

@@ -4,8 +4,10 @@ Pure. A name that gets past this module is safe to put into a path, a log line o
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from anabranch.errors import InvalidName
@@ -14,6 +16,7 @@ _PART = re.compile(r"^[-=:.\w]+$", re.ASCII)
 _PARTITION_SUFFIX = "-partition-"
 TOPIC_DOMAINS = ("persistent", "non-persistent")
 NAME_CHARACTERS_MAX = 1024
+PARTITION_MAX = 2**31 - 1
 
 
 class Position(NamedTuple):
@@ -25,6 +28,9 @@ class Position(NamedTuple):
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
 
+
+new_position: Final[Callable[[tuple[int, int]], Position]] = partial(tuple.__new__, Position)
+"""Make a position without a call of Python's own, which that of `Position` is: for data paths."""
 
 EARLIEST = Position(-1, -1)
 """Before the first entry of any topic."""
@@ -114,7 +120,11 @@ class TopicName:
     def partition(self) -> int:
         """The index in the name of a partition, -1 for a topic that is none."""
         _, separator, index = self.local.rpartition(_PARTITION_SUFFIX)
-        return int(index) if separator and index.isascii() and index.isdigit() else -1
+        if not separator or len(index) > 10 or not (index.isascii() and index.isdigit()):
+            return -1
+        number = int(index)
+        # As in Pulsar: a number that is written otherwise is just part of a name.
+        return number if number <= PARTITION_MAX and str(number) == index else -1
 
     @property
     def partitioned_local(self) -> str:

@@ -1,8 +1,9 @@
 """Every bound in one place, unit in the name. Relations between bounds are asserted here.
 
-Nothing but constants lives here; a module that needs a bound imports it from here. Those of the
-checks are in `verify.limits`, those of the doctor in `cli.machine`, those of servers that tests
-start in `testing.servers.limits`.
+Nothing but constants lives here; a module that needs a bound imports it from here. Bounds that one
+folder alone needs are in its own `limits` (`admin`, `broker`, `client`, `ownership`, `policies`,
+`verify`), those of the doctor in `cli.machine`, those of servers that tests start in
+`testing.servers.limits`.
 """
 
 from typing import Final
@@ -28,34 +29,12 @@ PENDING_PUBLISHES_PER_CONNECTION_MAX: Final = 1000
 """Publishes not yet durable before reading from a connection pauses."""
 PENDING_PUBLISH_BYTES_PER_CONNECTION_MAX: Final = 64 * MIB
 
-# --- client ------------------------------------------------------------------------------------
+# --- clients -----------------------------------------------------------------------------------
 CONNECT_TIMEOUT_S: Final = 10
-REQUEST_TIMEOUT_S: Final = 30
-RECONNECT_DELAY_S_MIN: Final = 0.1
-RECONNECT_DELAY_S_MAX: Final = 10.0
-OPEN_TIMEOUT_S: Final = 30.0
-"""How long a new producer, consumer or reader looks for a broker that takes it."""
 LOOKUP_REDIRECTS_MAX: Final = 20
 BATCH_MESSAGES_MAX: Final = 1000
-BATCH_BYTES_MAX: Final = 128 * KIB
-BATCH_DELAY_S: Final = 0.001
-MESSAGE_OVERHEAD_BYTES: Final = 32
-"""What a message or a property in a batch takes beside its own bytes, at most."""
-ENTRY_METADATA_BYTES: Final = 1 * KIB
-"""Room that a batch leaves for what is said about it as a whole."""
 UNCOMPRESSED_BYTES_MAX: Final = 128 * MIB
 """An entry that says it unpacks to more is not unpacked."""
-PRODUCER_PENDING_MESSAGES: Final = 1000
-PRODUCER_PENDING_BYTES: Final = 64 * MIB
-"""Messages of a producer that are not answered yet; further senders wait."""
-SEND_TIMEOUT_S: Final = 30.0
-CONSUMER_QUEUE_MESSAGES: Final = 1000
-CONSUMER_QUEUE_BYTES: Final = 64 * MIB
-"""What a consumer is sent ahead."""
-ACK_GROUP_DELAY_S: Final = 0.01
-ACK_GROUP_IDS_MAX: Final = 1000
-"""Acknowledgements that nobody waits for are sent together, after this time or so many."""
-NEGATIVE_ACK_DELAY_S: Final = 60.0
 
 # --- dispatch ---------------------------------------------------------------------------------
 READ_BATCH_ENTRIES_MAX: Final = 100
@@ -149,8 +128,11 @@ ZOOKEEPER_REQUEST_BYTES: Final = 0xFFFFF
 ZOOKEEPER_REQUEST_BYTES_MIN: Final = 64 * KIB
 ZOOKEEPER_REQUEST_BYTES_MAX: Final = 256 * MIB
 ZOOKEEPER_REPLY_BYTES_MAX: Final = 256 * MIB
-ZOOKEEPER_UNANSWERED_MAX: Final = 2000
-"""Requests under way on one connection; further ones wait here instead of in the server."""
+ZOOKEEPER_UNANSWERED_MAX: Final = 900
+"""Requests under way on one connection; further ones wait here instead of in the server.
+
+Above a thousand of all its clients a server stops reading (`globalOutstandingLimit`).
+"""
 ZOOKEEPER_PAGE_NODES_MAX: Final = 1000
 """Nodes that one request reads."""
 ZOOKEEPER_PAGE_BYTES_USUAL: Final = 1 * MIB
@@ -291,6 +273,8 @@ BOOKKEEPER_READS_AHEAD_MAX: Final = 256
 """Entries that one read asks for at the same time."""
 BOOKKEEPER_WAVE_BYTES: Final = 8 * MIB
 """If they were more than this together, fewer are asked for the next time."""
+BOOKKEEPER_IN_FLIGHT_BYTES_MAX: Final = 64 * MIB
+"""What one read may be sent before it takes it, should every entry be as large as can be."""
 BOOKKEEPER_RECOVERY_READS_MAX: Final = 32
 """Entries behind the last confirmed one that a recovery reads at the same time."""
 BOOKKEEPER_METADATA_RETRY_S: Final = 0.2
@@ -314,6 +298,11 @@ CURSOR_ENTRY_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 CURSOR_LEDGER_ENTRIES_MAX: Final = 50_000
 CURSOR_LEDGER_BYTES_MAX: Final = 64 * MIB
 """A cursor goes on to another ledger, or back to its node, once it has one of these."""
+CURSOR_LEDGER_SEARCH_ENTRIES: Final = 1024
+CURSOR_LEDGER_SEARCH_STEP_ENTRIES: Final = 61
+CURSOR_LEDGER_SEARCH_PROBES_MAX: Final = 1024
+CURSOR_LEDGER_SEARCH_AT_ONCE: Final = 32
+"""See `newest_entry`. The step is a prime: it meets all bookies that entries go round among."""
 DOCUMENT_COMPRESSED_ABOVE_BYTES: Final = 16 * KIB
 """Documents of managed ledgers and cursors that are compressed, where that is asked for."""
 DOCUMENT_BYTES_MAX: Final = 64 * MIB
@@ -387,7 +376,6 @@ assert CURSOR_RANGES_BYTES_MAX + CURSOR_PROPERTIES_BYTES_MAX < METADATA_VALUE_BY
     "a cursor must fit its node"
 )
 assert CURSOR_RANGES_BYTES_MAX < CURSOR_ENTRY_BYTES_MAX
-assert BATCH_BYTES_MAX + ENTRY_METADATA_BYTES < MESSAGE_BYTES_MAX < PRODUCER_PENDING_BYTES
 assert ACK_SET_WORDS_MAX * 10 < CURSOR_ENTRY_BYTES_MAX, "a word takes up to 10 bytes"
 assert 0 < LEASE_DRIFT_SHARE_MAX < 1 / 6, "a session's loss is announced at 5/6 of its timeout"
 assert UPDATE_BACKOFF_S_MIN < UPDATE_BACKOFF_S_MAX < UPDATE_S_MAX

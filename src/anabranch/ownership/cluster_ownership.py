@@ -7,7 +7,6 @@ fenced by its successor.
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
 
 from anabranch.errors import AnabranchError, ConflictError, Fenced, LockBusy, NotFound
 from anabranch.ids import TopicName
@@ -17,8 +16,9 @@ from anabranch.metadata.store import MetadataStore
 from anabranch.ownership.addresses import BrokerAddress, BundleOwner, read_owner
 from anabranch.ownership.bundles import BUNDLES, Bundle, NamespaceBundles
 from anabranch.ownership.contract import Whereabouts
+from anabranch.ownership.handovers import Handovers
 from anabranch.ownership.layouts import Layouts
-from anabranch.ownership.limits import GIVEN_AWAY_S, LEAVE_S_MAX, OWNER_CACHE_ENTRIES_MAX
+from anabranch.ownership.limits import LEAVE_S_MAX, OWNER_CACHE_ENTRIES_MAX
 from anabranch.ownership.membership import Membership
 from anabranch.ownership.placement import place
 from anabranch.runtime import Runtime
@@ -26,11 +26,6 @@ from anabranch.runtime.tasks import Tasks
 from anabranch.telemetry import get_logger
 
 _log = get_logger("ownership")
-
-
-class _GivenAway(NamedTuple):
-    to: BrokerAddress
-    until_s: float
 
 
 class ClusterOwnership:
@@ -42,8 +37,8 @@ class ClusterOwnership:
         self.me = me
         self.membership = Membership(store, runtime, tasks, me)
         self.layouts = Layouts(store, runtime)
+        self._store = store
         self.on_lost: Callable[[Bundle], None] = lambda bundle: None
-        self._clock = runtime.clock
         self._tasks = tasks
         self._locks = Locks(store, runtime.clock, tasks, prefix=BUNDLES)
         self._owners: MetadataCache[BundleOwner] = MetadataCache(
@@ -58,7 +53,7 @@ class ClusterOwnership:
         self._claiming: dict[Bundle, asyncio.Task[Lock | AnabranchError]] = {}
         self._unloading: dict[Bundle, BrokerAddress | None] = {}
         """Bundles that are being given up, and to whom."""
-        self._given_away: dict[Bundle, _GivenAway] = {}
+        self._handovers = Handovers(store, runtime.clock)
         self._leaving = False
 
     async def start(self) -> None:
@@ -66,6 +61,7 @@ class ClusterOwnership:
         self._owners.start(self._tasks)
         self.layouts.start(self._tasks)
         self._locks.start()
+        self._handovers.start(self._tasks)
         await self.membership.join()
 
     # --- who has what -------------------------------------------------------------------------
@@ -98,9 +94,10 @@ class ClusterOwnership:
         owner = await self._other_owner(bundle)
         if owner is not None:
             # The client may have been sent by that very owner, and be faster than the watch.
+            await self._store.sync()
             self._owners.invalidate(bundle.path)
             owner = await self._other_owner(bundle)
-        owner = owner or self._given_to(bundle) or await self._take(bundle)
+        owner = owner or self._handovers.to(bundle) or await self._take(bundle)
         if owner.broker_id != self.me.broker_id:
             raise Fenced(
                 f"Namespace bundle for topic ({topic}) not served by this instance: "
@@ -115,6 +112,15 @@ class ClusterOwnership:
         """See `Ownership.owned`."""
         return sorted(self._held)
 
+    async def owner_of(self, bundle: Bundle) -> BrokerAddress | None:
+        """See `Ownership.owner_of`."""
+        return self.me if bundle in self._held else await self._other_owner(bundle)
+
+    async def leader(self) -> BrokerAddress | None:
+        """See `Ownership.leader`."""
+        leader = self.membership.leader
+        return None if leader is None else (await self.membership.brokers()).get(leader)
+
     async def _other_owner(self, bundle: Bundle) -> BrokerAddress | None:
         owner = await self._owners.get(bundle.path)
         if owner is None or owner.address.broker_id == self.me.broker_id:
@@ -127,7 +133,7 @@ class ClusterOwnership:
         self, layout: NamespaceBundles, bundle: Bundle, *, authoritative: bool
     ) -> BrokerAddress:
         brokers = await self.membership.brokers()
-        given = self._given_to(bundle)
+        given = self._handovers.to(bundle)
         if given is not None and given.broker_id in brokers:
             return given
         if authoritative and not self._leaving:
@@ -137,13 +143,6 @@ class ClusterOwnership:
         if not brokers:
             raise ConflictError("no broker is there to take a bundle")
         return brokers[place(layout.all, list(brokers))[bundle]]
-
-    def _given_to(self, bundle: Bundle) -> BrokerAddress | None:
-        given = self._given_away.get(bundle)
-        if given is not None and given.until_s <= self._clock.monotonic_s():
-            del self._given_away[bundle]
-            given = None
-        return None if given is None else given.to
 
     # --- taking a bundle ------------------------------------------------------------------------
 
@@ -173,8 +172,8 @@ class ClusterOwnership:
         finally:
             del self._claiming[bundle]
         self._held[bundle] = lock
-        self._given_away.pop(bundle, None)
-        _log.info("bundle_taken", bundle=str(bundle), token=str(lock.token))
+        self._handovers.taken(bundle)
+        _log.info("bundle_taken", bundle=str(bundle), lock=str(lock.token))
         lock.expired.add_done_callback(lambda _: self._lost(bundle, lock))
         return lock
 
@@ -224,12 +223,11 @@ class ClusterOwnership:
     async def finish_unload(self, bundle: Bundle) -> None:
         """See `Ownership.finish_unload`."""
         target = self._unloading.pop(bundle)
-        if target is not None:
-            until_s = self._clock.monotonic_s() + GIVEN_AWAY_S
-            self._given_away[bundle] = _GivenAway(target, until_s)
         lock = self._held.pop(bundle, None)
         if lock is None:
-            return  # lost meanwhile
+            return  # lost meanwhile, and perhaps somebody else's already
+        if target is not None:
+            self._handovers.give(bundle, target)
         try:
             async with asyncio.timeout(LEAVE_S_MAX):
                 await lock.release()

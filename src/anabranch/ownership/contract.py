@@ -54,6 +54,18 @@ class Ownership(Protocol):
         """Every bundle that this broker owns."""
         ...
 
+    async def owner_of(self, bundle: Bundle) -> BrokerAddress | None:
+        """Who has a bundle; None if nobody does.
+
+        Raises:
+            ConflictError: if it is just being given up.
+        """
+        ...
+
+    async def leader(self) -> BrokerAddress | None:
+        """The broker that leads, as last heard of; None while there is none."""
+        ...
+
     async def leave(self) -> None:
         """Take no more bundles, and let others know that this broker is not to be sent any."""
         ...
@@ -101,6 +113,15 @@ class SoleOwner:
     def owned(self) -> list[Bundle]:
         """See `Ownership.owned`: it has no need to know how they are cut."""
         return []
+
+    async def owner_of(self, bundle: Bundle) -> BrokerAddress | None:
+        """See `Ownership.owner_of`."""
+        del bundle
+        return self._here.broker
+
+    async def leader(self) -> BrokerAddress | None:
+        """See `Ownership.leader`."""
+        return self._here.broker
 
     async def leave(self) -> None:
         """See `Ownership.leave`."""

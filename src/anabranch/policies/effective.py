@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from anabranch import limits
 from anabranch.policies.namespaces import NamespacePolicies
 from anabranch.policies.rules import (
+    AUTO_UPDATE_STRATEGIES,
     DELETE_MODES,
     DESTINATION_STORAGE,
     MESSAGE_AGE,
@@ -14,8 +16,10 @@ from anabranch.policies.rules import (
     DelayedDelivery,
     DispatchRate,
     InactiveTopics,
+    Persistence,
     PublishRate,
     RetentionRule,
+    SubscribeRate,
 )
 from anabranch.policies.topics import TopicPolicies
 
@@ -40,18 +44,24 @@ class PolicyDefaults:
     inactive_topics: InactiveTopics = InactiveTopics(
         delete_mode=DELETE_MODES[0], inactive_s_max=60, delete_while_inactive=True
     )
-    delayed_delivery: DelayedDelivery = DelayedDelivery(tick_time_ms=1000, active=True)
+    delayed_delivery: DelayedDelivery = DelayedDelivery(tick_time_ms=100, active=True)
     deduplication_enabled: bool = False
+    deduplication_snapshot_s: int = 120
     producers_max: int = 0
     consumers_max: int = 0
     consumers_per_subscription_max: int = 0
     subscriptions_max: int = 0
+    unacked_per_consumer_max: int = limits.UNACKED_MESSAGES_PER_CONSUMER_MAX
+    unacked_per_subscription_max: int = limits.UNACKED_MESSAGES_PER_SUBSCRIPTION_MAX
+    subscription_expiration_minutes: int = 0
+    encryption_required: bool = False
     topics_per_namespace_max: int = 0
     message_bytes_max: int = 0
     """Of a topic; the broker's own limit counts in any case."""
     publish_rate: PublishRate = PublishRate()
     dispatch_rate: DispatchRate = DispatchRate()
     subscription_dispatch_rate: DispatchRate = DispatchRate()
+    subscribe_rate: SubscribeRate = SubscribeRate()
     schema_compatibility_strategy: str = "FULL"
     schema_auto_update: bool = True
     schema_validation_enforced: bool = False
@@ -69,22 +79,34 @@ class EffectivePolicies:
     inactive_topics: InactiveTopics
     delayed_delivery: DelayedDelivery
     deduplication_enabled: bool
+    deduplication_snapshot_s: int
+    """How often what is known of producers is stored; at 0 only after a number of entries."""
     producers_max: int
     consumers_max: int
     consumers_per_subscription_max: int
     subscriptions_max: int
-    unacked_per_consumer_max: int | None
-    unacked_per_subscription_max: int | None
+    unacked_per_consumer_max: int
+    unacked_per_subscription_max: int
+    subscription_expiration_minutes: int
     message_bytes_max: int
     publish_rate: PublishRate
     dispatch_rate: DispatchRate
     subscription_dispatch_rate: DispatchRate
+    subscribe_rate: SubscribeRate
+    persistence: Persistence | None
+    """None for the ledger store's own quorums."""
     schema_compatibility_strategy: str
     schema_auto_update: bool
     schema_validation_enforced: bool
     encryption_required: bool
     subscription_types: tuple[str, ...] = field(default=())
     """Names of those that may be used; none named means all."""
+    dispatch_rates_of: Mapping[str, DispatchRate] = field(default_factory=dict)
+    """Of single subscriptions, by name."""
+
+    def dispatch_rate_of(self, subscription: str) -> DispatchRate:
+        """How fast a subscription is sent messages."""
+        return self.dispatch_rates_of.get(subscription, self.subscription_dispatch_rate)
 
 
 def auto_topic_creation(
@@ -127,32 +149,22 @@ def resolve(
             namespace.deduplication_enabled,
             default=defaults.deduplication_enabled,
         ),
-        producers_max=_first(
-            own.producers_max, namespace.producers_per_topic_max, default=defaults.producers_max
+        deduplication_snapshot_s=_first(
+            own.deduplication_snapshot_s,
+            namespace.deduplication_snapshot_s,
+            default=defaults.deduplication_snapshot_s,
         ),
-        consumers_max=_first(
-            own.consumers_max, namespace.consumers_per_topic_max, default=defaults.consumers_max
-        ),
-        consumers_per_subscription_max=_first(
-            own.consumers_per_subscription_max,
-            namespace.consumers_per_subscription_max,
-            default=defaults.consumers_per_subscription_max,
-        ),
-        subscriptions_max=_first(
-            own.subscriptions_max,
-            namespace.subscriptions_per_topic_max,
-            default=defaults.subscriptions_max,
-        ),
-        unacked_per_consumer_max=_either(
-            own.unacked_per_consumer_max, namespace.unacked_per_consumer_max
-        ),
-        unacked_per_subscription_max=_either(
-            own.unacked_per_subscription_max, namespace.unacked_per_subscription_max
-        ),
+        **_numbers(defaults, namespace, own),
         message_bytes_max=_first(own.message_bytes_max, default=defaults.message_bytes_max),
         publish_rate=publish_rate,
         dispatch_rate=dispatch_rate,
         subscription_dispatch_rate=subscription_dispatch_rate,
+        subscribe_rate=_first(
+            own.subscribe_rate,
+            namespace.cluster_subscribe_rate.get(cluster),
+            default=defaults.subscribe_rate,
+        ),
+        persistence=_either(own.persistence, namespace.persistence),
         schema_compatibility_strategy=_strategy(defaults, namespace, own),
         schema_auto_update=_first(
             namespace.schema_auto_update, default=defaults.schema_auto_update
@@ -161,9 +173,33 @@ def resolve(
             own.schema_validation_enforced,
             default=namespace.schema_validation_enforced or defaults.schema_validation_enforced,
         ),
-        encryption_required=namespace.encryption_required,
+        encryption_required=namespace.encryption_required or defaults.encryption_required,
         subscription_types=own.subscription_types_enabled or namespace.subscription_types_enabled,
+        dispatch_rates_of=_rates_of_subscriptions(own),
     )
+
+
+_NUMBERS: Final = {
+    "producers_max": "producers_per_topic_max",
+    "consumers_max": "consumers_per_topic_max",
+    "consumers_per_subscription_max": "consumers_per_subscription_max",
+    "subscriptions_max": "subscriptions_per_topic_max",
+    "unacked_per_consumer_max": "unacked_per_consumer_max",
+    "unacked_per_subscription_max": "unacked_per_subscription_max",
+    "subscription_expiration_minutes": "subscription_expiration_minutes",
+}
+"""Numbers that all three levels have, and how a namespace's document names them."""
+
+
+def _numbers(
+    defaults: PolicyDefaults, namespace: NamespacePolicies, own: TopicPolicies
+) -> dict[str, int]:
+    return {
+        name: _first(
+            getattr(own, name), getattr(namespace, in_namespace), default=getattr(defaults, name)
+        )
+        for name, in_namespace in _NUMBERS.items()
+    }
 
 
 def _dispatch_rates(
@@ -180,6 +216,14 @@ def _dispatch_rates(
         default=defaults.subscription_dispatch_rate,
     )
     return of_topic, of_subscription
+
+
+def _rates_of_subscriptions(own: TopicPolicies) -> dict[str, DispatchRate]:
+    return {
+        name: policies.dispatch_rate
+        for name, policies in own.subscription_policies.items()
+        if policies.dispatch_rate is not None
+    }
 
 
 def _first(*choices: T | None, default: T) -> T:
@@ -216,7 +260,9 @@ def _delayed(
 
 
 def _strategy(defaults: PolicyDefaults, namespace: NamespacePolicies, own: TopicPolicies) -> str:
-    for chosen in (own.schema_compatibility_strategy, namespace.schema_compatibility_strategy):
+    older = AUTO_UPDATE_STRATEGIES.get(namespace.schema_auto_update_strategy or "")
+    newer = namespace.schema_compatibility_strategy
+    for chosen in (own.schema_compatibility_strategy, newer, older):
         if chosen is not None and chosen != UNDEFINED:
             return chosen
     return defaults.schema_compatibility_strategy

@@ -14,6 +14,8 @@ from anabranch.errors import FormatError
 
 _KEY: Final = "key"
 _UNKNOWN: Final = "unknown"
+_NUMBER_MIN, _NUMBER_MAX = -(2**63), 2**63 - 1
+"""Whoever else reads the document keeps its numbers in 64 bits."""
 Reader = Callable[[Any, str], Any]
 
 
@@ -160,6 +162,8 @@ def _map_reader(inner: Reader) -> Reader:
 
 def _scalar_reader(wanted: type) -> Reader:
     def read(value: Any, where: str) -> Any:
+        if type(value) in (int, float) and not _NUMBER_MIN <= value <= _NUMBER_MAX:
+            raise FormatError(f"{where} is out of range: {_short(value)}")
         if wanted is float and type(value) is int:
             return float(value)
         if type(value) is not wanted:

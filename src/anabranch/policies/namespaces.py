@@ -114,6 +114,9 @@ class NamespacePolicies(JsonDocument):
     resource_group_name: str | None = keyed("resource_group_name", None)
     migrated: bool = False
     entry_filters: Mapping[str, Any] | None = keyed("entryFilters", None)
+    pauses_for_acknowledgements: bool | None = keyed(
+        "dispatcherPauseOnAckStatePersistentEnabled", None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from anabranch import limits
 from anabranch.errors import InputError
 from anabranch.policies.json_documents import JsonDocument, keyed
 
@@ -15,6 +16,17 @@ COMPATIBILITY_STRATEGIES = (
     "UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL",
     "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE",
 )  # fmt: skip
+AUTO_UPDATE_STRATEGIES = {
+    "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
+    "Backward": "BACKWARD",
+    "Forward": "FORWARD",
+    "Full": "FULL",
+    "AlwaysCompatible": "ALWAYS_COMPATIBLE",
+    "BackwardTransitive": "BACKWARD_TRANSITIVE",
+    "ForwardTransitive": "FORWARD_TRANSITIVE",
+    "FullTransitive": "FULL_TRANSITIVE",
+}
+"""What an older policy calls strategies; it counts where the newer one is not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +148,32 @@ class Persistence(JsonDocument):
     bookkeeper_ack_quorum: int = 2
     managed_ledger_max_mark_delete_rate: float = -1.0
     managed_ledger_storage_class_name: str | None = None
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether no ledger can have such quorums, however many bookies there are."""
+        ensemble, write = self.bookkeeper_ensemble, self.bookkeeper_write_quorum
+        return not ensemble >= write >= self.bookkeeper_ack_quorum > 0
+
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether it wants more bookies than a ledger may have."""
+        return self.bookkeeper_ensemble > limits.BOOKKEEPER_ENSEMBLE_MAX
+
+    def check(self) -> None:
+        """Refuse what no ledger can have, in Pulsar's words.
+
+        Raises:
+            InputError: saying what is wrong.
+        """
+        if self.is_too_wide:
+            raise InputError(f"Bookkeeper-Ensemble must be <= {limits.BOOKKEEPER_ENSEMBLE_MAX}")
+        if self.contradicts_itself:
+            raise InputError(
+                f"Bookkeeper Ensemble ({self.bookkeeper_ensemble}) >= "
+                f"WriteQuorum ({self.bookkeeper_write_quorum}) >= "
+                f"AckQuorum ({self.bookkeeper_ack_quorum}), and all above 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

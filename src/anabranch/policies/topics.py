@@ -27,6 +27,13 @@ class PartitionedTopic(JsonDocument):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionPolicies(JsonDocument):
+    """What counts for one subscription of a topic."""
+
+    dispatch_rate: DispatchRate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPolicies(JsonDocument):
     """`/admin/topic-policies/local/TENANT/NAMESPACE/DOMAIN/TOPIC`, shared by all partitions.
 
@@ -67,3 +74,10 @@ class TopicPolicies(JsonDocument):
         "autoSubscriptionCreationOverride", None
     )
     schema_validation_enforced: bool | None = None
+    entry_filters: Mapping[str, Any] | None = None
+    pauses_for_acknowledgements: bool | None = keyed(
+        "dispatcherPauseOnAckStatePersistentEnabled", None
+    )
+    subscription_policies: Mapping[str, SubscriptionPolicies] = keyed(
+        "subscriptionPolicies", make=dict
+    )

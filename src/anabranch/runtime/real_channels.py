@@ -1,6 +1,7 @@
 """gRPC behind the door of `channels`. The library is loaded when the first channel is opened."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -153,6 +154,8 @@ class GrpcChannels:
     def open(self, address: str, security: Security) -> GrpcChannel:
         """See `Channels.open`."""
         try:
+            # It would write of every failed handshake to standard error; callers are told anyway.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             import grpc
         except ImportError:
             raise ConfigError(

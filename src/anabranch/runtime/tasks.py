@@ -37,6 +37,10 @@ class Tasks:
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._on_failure(task.get_name(), failure)
 
+    def report(self, name: str, error: BaseException) -> None:
+        """Tell the group's owner of a failure, as if a task of that name had raised it."""
+        self._on_failure(name, error)
+
     async def close(self) -> None:
         """Cancel what still runs and wait until it has ended."""
         self._closed = True

@@ -20,12 +20,15 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
+from anabranch.client import Client
 from anabranch.errors import AnabranchError
+from anabranch.testing.publish_gaps import PublishGaps
 from anabranch.testing.servers import Member, bookkeeper, zookeeper
 from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.servers.our_brokers import OurBrokers, init_cluster, our_brokers
 from anabranch.testing.stopping import run_program
 from anabranch.verify.check import check_folder
+from anabranch.verify.limits import STUCK_IN_WINDOW_S_MAX
 from anabranch.verify.records import (
     SERVER_KILLED,
     WINDOW_CLOSED,
@@ -38,7 +41,11 @@ from anabranch.verify.workload import ClientKind, Workload, WorkloadSettings
 
 SESSION_TIMEOUT_S: Final = 6.0
 _POLL_S: Final = 0.2
+_REPORTED_S: Final = 0.5
+"""After so long clients have told of what they got before."""
 _PROGRESS_S_MAX: Final = 120.0
+_AT_ONCE_EVERY: Final = 4
+"""So many kills, and after one a broker comes back before its session ended, and has its own."""
 _MEMORY: Final = ("-Xmx256m",)
 
 
@@ -87,7 +94,7 @@ class BrokerDrill:
         """Hurt the owner as often as asked, drain, and judge.
 
         Raises:
-            ServerFailed: if nobody takes a topic over.
+            ServerFailed: if nobody takes the topic over.
             ClientFailed: if a client process failed.
         """
         workload, settings = self._workload, self._settings
@@ -106,7 +113,16 @@ class BrokerDrill:
         finally:
             await workload.close()
         workload.raise_failure()
-        return check_folder(workload.folder)
+        gaps = PublishGaps()
+        verdict = check_folder(
+            workload.folder,
+            also=lambda record, news, judge: gaps.see(record),
+            # A client does not know a broker that stands still from one that is slow: until its
+            # keep-alive says so, it waits for as long as the broker does.
+            wait_in_window_s=STUCK_IN_WINDOW_S_MAX + settings.pause_s,
+        )
+        verdict.figures.update(gaps.figures())
+        return verdict
 
     async def _hurt(self, number: int) -> None:
         owner = await self._owner()
@@ -114,14 +130,18 @@ class BrokerDrill:
         self._workload.note(Event(WINDOW_OPENED, f"{kind} {number} of {owner.name}"))
         self._workload.note(Event(SERVER_KILLED, f"{kind} {number} of {owner.name}"))
         if self._settings.pause_s:
+            until_s = asyncio.get_running_loop().time() + self._settings.pause_s
             owner.pause()
-            await asyncio.sleep(self._settings.pause_s)
+            await self._open_elsewhere(owner)
+            await asyncio.sleep(until_s - asyncio.get_running_loop().time())
             owner.resume()
         else:
             owner.kill()
-            await self._wait_for_progress(f"after kill {number}")
+            if number % _AT_ONCE_EVERY:
+                await self._wait_for_another(owner)
             # By the main thread: the kernel ends servers with the thread that started them.
             owner.launch()
+        await asyncio.sleep(_REPORTED_S)
         await self._wait_for_progress(f"after {kind} {number}")
         self._workload.note(Event(WINDOW_CLOSED, f"{kind} {number} of {owner.name}"))
         acknowledged = self._workload.progress.acknowledged
@@ -132,13 +152,34 @@ class BrokerDrill:
             flush=True,
         )
 
-    async def _owner(self) -> Member:
+    async def _owner(self, other_than: Member | None = None) -> Member:
         for _ in range(int(_PROGRESS_S_MAX / _POLL_S)):
             owner = await asyncio.to_thread(self._brokers.owner, self._topic)
-            if owner is not None and owner.running:
+            if owner is not None and owner.running and owner is not other_than:
                 return owner
             await asyncio.sleep(_POLL_S)
         raise ServerFailed(f"nobody owned {self._topic} for {_PROGRESS_S_MAX:g} s")
+
+    async def _wait_for_another(self, hurt: Member) -> None:
+        """Wait until another broker has the topic, and producers have heard from it."""
+        await self._owner(other_than=hurt)
+        await asyncio.sleep(_REPORTED_S)
+        await self._wait_for_progress(f"after {hurt.name} was hurt")
+
+    async def _open_elsewhere(self, paused: Member) -> None:
+        """Use the topic at another broker: clients of the one that stands still ask nobody."""
+        others = [
+            f"127.0.0.1:{port}"
+            for member, port in zip(self._brokers.members, self._brokers.ports, strict=True)
+            if member is not paused
+        ]
+        try:
+            async with asyncio.timeout(self._settings.pause_s):
+                await self._owner(other_than=paused)
+                async with Client("pulsar://" + ",".join(others)) as client:
+                    await client.reader(self._topic)
+        except (TimeoutError, AnabranchError) as error:
+            raise ServerFailed(f"nobody took over while {paused.name} stood still") from error
 
     async def _wait_for_progress(self, when: str) -> None:
         """Wait until every producer has a receipt it did not have before."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 _DAY = timedelta(days=1)
+_Private = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Authority:
@@ -35,9 +36,13 @@ class Authority:
         self.file = folder / "authority.pem"
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
 
-    def sign(self, common_name: str, stem: str) -> tuple[Path, Path]:
-        """Make a key and a certificate for a name; return both files, certificate first."""
-        key = ec.generate_private_key(ec.SECP256R1())
+    def sign(self, common_name: str, stem: str, key: _Private | None = None) -> tuple[Path, Path]:
+        """Make a certificate for a name, with a new key if none is given.
+
+        Returns:
+            Both files, certificate first.
+        """
+        key = key or ec.generate_private_key(ec.SECP256R1())
         alternatives = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
         certificate = (
             _builder(_name(common_name), self._name, key.public_key())
@@ -64,7 +69,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (

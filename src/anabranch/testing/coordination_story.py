@@ -2,13 +2,14 @@
 
 At no moment may two of them think that they hold one lock or lead. What they write under a lock
 carries its token, and tokens rise in the order in which the store took the writes. Counters never
-repeat, and a process never reads a document older than what it wrote itself. After the faults all
-of them finish their work. Where they meet is a parameter.
+repeat, and a process never reads a document older than what it wrote itself. Who resigns leaves
+the place to others, and nobody goes before having led: whoever stands is elected one day. After the
+faults all of them finish their work. Where they meet is a parameter.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -38,6 +39,7 @@ ROUNDS: Final = 20
 IDS_PER_ROUND: Final = 10
 READS_PER_ROUND: Final = 10
 FAULTS: Final = 12
+LOOK_S: Final = 5.0
 DRIFT: Final = 0.02
 """How much faster or slower a participant's clock may run; the store's has another hundredth."""
 NOT_NOW: Final = (OutcomeUnknown, Unreachable, SessionExpired)
@@ -129,6 +131,7 @@ class Participant:
         self.ids = BlockCounter(
             store, runtime, "/ids", document_format="ids", block=1 + self.entropy.below(30)
         )
+        self.stands_anew = asyncio.Event()
         self.last: dict[str, int] = {}
         self.tally_seen = 0
 
@@ -146,14 +149,36 @@ class Participant:
                 rounds[self.name] += 1
             except NOT_NOW:
                 await asyncio.sleep(self.entropy.uniform(0.0, 0.2))
-        try:
-            await self.election.resign()
-        except NOT_NOW:
-            self.story.world.reach("resignation in doubt")
+        if self.entropy.below(3) == 0:
+            await self._resign()
+            self.election.stand()
+        await self._until_leading()
+        await self._resign()
         await self.locks.close()
         await self.tasks.close()
 
+    async def _until_leading(self) -> None:
+        while not self.election.leading:
+            self.stands_anew.clear()
+            # A lease that was in doubt when this one was told that it leads can run on untold.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self.stands_anew.wait()
+
+    async def _resign(self) -> None:
+        """Lead no more; somebody else may, also while this process lives on."""
+        session, led = self.store.session, self.election.leading
+        try:
+            await self.election.resign()
+            node = await self.store.get(LEADER)
+        except NOT_NOW:
+            self.story.world.reach("resignation in doubt")
+            return
+        if led and self.store.session == session and self.locks.lease.runs(session):
+            assert node is None or not node.stat.created_by_self, f"{self.name} did not resign"
+
     def _stands(self, standing: Standing) -> None:
+        self.stands_anew.set()
         self.story.world.reach(standing.value)
         self.story.check(LEADER)
 
@@ -186,7 +211,7 @@ class Participant:
         except Fenced:
             self.story.world.reach("fenced")
         if self.entropy.below(30) == 0:
-            await self.election.resign()
+            await self._resign()
             self.election.stand()
 
     async def _take_if_free(self, path: str) -> Lock | None:

@@ -10,6 +10,7 @@ when wanted now and neither; *later* otherwise. A proof is stale when the code i
 changed, and then counts for nothing. A row may list parts that it must have: while a test of one
 of them is missing, the row is open, whatever the others show. A test that did not run here counts
 neither for nor against its row, and a row with such a test falls back only if another one failed.
+A row about speed is *measured* when the committed figures of its benchmarks are good enough.
 """
 
 import argparse
@@ -22,12 +23,13 @@ from typing import NamedTuple
 from anabranch.errors import InputError
 from anabranch.testing.claims import collect_claims
 from anabranch.testing.goal_results import Claim, Outcome, load_results
+from anabranch.testing.measured import Measured, measured_rows
 from anabranch.testing.planted import load_bugs
 from anabranch.testing.proofs import ROOT, Key, function_of, load_record, valid_proofs
 
 GOALS = ROOT / "tests" / "goals.tsv"
 STATE = ROOT / "tests" / "goals_state.tsv"
-_RANK = {"later": 0, "open": 0, "claimed": 1, "proven": 2}
+_RANK = {"later": 0, "open": 0, "claimed": 1, "measured": 2, "proven": 2}
 
 
 class Goal(NamedTuple):
@@ -159,13 +161,16 @@ def _print_map(
     shown: Mapping[str, Sequence[Shown]],
     why: Mapping[str, Sequence[str]],
     *,
+    measured: Mapping[str, Measured],
     everything: bool,
 ) -> None:
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for name, status in statuses.items():
         groups[name.split(".")[0]][status] += 1
-        if everything or shown.get(name):
+        if everything or shown.get(name) or name in measured:
             print(f"{name:10} {status:8} {goals[name].words}{_parts(goals[name], shown[name])}")
+            for line in measured[name].lines if name in measured else ():
+                print(f"{'':10} {line}")
             for line in why.get(name, ()):
                 print(f"{'':10} {line}")
     for group, counts in groups.items():
@@ -200,14 +205,18 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     statuses = {name: status_of(goal, shown[name], proofs) for name, goal in goals.items()}
+    measured = measured_rows()
+    statuses |= {name: "measured" if row.met else "open" for name, row in measured.items()}
     chosen = {n: s for n, s in statuses.items() if options.group in (None, n.split(".")[0])}
     stale = set(record) - proofs
     why = {n: unproven_tests(shown[n], proofs, stale) for n, s in chosen.items() if s != "proven"}
     if options.output == "json":
-        print(json.dumps({"rows": chosen, "why": {n: w for n, w in why.items() if w}}, indent=1))
+        figures = {name: measured[name].lines for name in chosen if name in measured}
+        told = {"rows": chosen, "why": {n: w for n, w in why.items() if w}, "measured": figures}
+        print(json.dumps(told, indent=1))
     else:
         reasons = why if options.why else {}
-        _print_map(goals, chosen, shown, reasons, everything=options.all)
+        _print_map(goals, chosen, shown, reasons, measured=measured, everything=options.all)
     if not results:
         print("no test has run here, so nothing is shown: `make test` first", file=sys.stderr)
     if stale:

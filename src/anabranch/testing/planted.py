@@ -24,6 +24,7 @@ from anabranch.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 BUGS_PACKAGE = "anabranch.testing.bugs"
+_PRODUCT = ("anabranch", "pyspark_anabranch")
 _MISSING = object()
 
 
@@ -128,7 +129,7 @@ def _other_names(raw: Any) -> list[tuple[Any, str]]:
     return [
         (module, key)
         for name, module in sorted(sys.modules.items())
-        if name.partition(".")[0] == "anabranch" and not name.startswith("anabranch.testing.")
+        if name.partition(".")[0] in _PRODUCT and not name.startswith("anabranch.testing.")
         for key, value in list(vars(module).items())
         if value is raw
     ]

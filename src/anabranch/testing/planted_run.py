@@ -41,7 +41,7 @@ _EXPECTED: Final = (
     pytest.fail.Exception,
 )
 """How a test notices a bug. Anything else may be a mistake in the bug itself."""
-_NOTICING_PACKAGES: Final = ("anabranch", "_pulsar")
+_NOTICING_PACKAGES: Final = ("anabranch", "pyspark_anabranch", "_pulsar")
 """Whose errors are answers of the product, of the simulated world, or of the stock client."""
 _TEXT_CHARS_MAX: Final = 2000
 _seed_key = pytest.StashKey[int]()

@@ -45,16 +45,64 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
 
-class Client:
-    """One client: counts by conditional writes, takes the lock in turns, watches everybody."""
+class Counter:
+    """A number that one client counts up by conditional writes, one at a time."""
 
-    def __init__(self, store: MetadataStore, name: str, clock: Clock, found: Findings) -> None:
-        self.store = store
-        self.name = name
-        self.path = f"{COUNTS}/{name}"
+    def __init__(self, store: MetadataStore, path: str, found: Findings) -> None:
+        self.path = path
         self.value = 0
         self.settled = True
         """Whether `value` is what was last acknowledged, or read back."""
+        self._store = store
+        self._found = found
+
+    async def count(self, stop: asyncio.Event) -> None:
+        """Count until told to stop."""
+        version: Expected = ABSENT
+        doubtful = False
+        while not stop.is_set():
+            try:
+                if not self.settled:
+                    version = await self._read_back()
+                stat = await self._store.put(self.path, b"%d" % (self.value + 1), version)
+            except OutcomeUnknown:
+                self._found.unknown += 1
+                self.settled, doubtful = False, True
+            except BadVersion as error:
+                # Only a write of unknown outcome may be carried out as late as this.
+                if not doubtful:
+                    self._found.wrong.append(f"{self.path}: {error}")
+                self._found.late += 1
+                self.settled, doubtful = False, False
+            except AnabranchError:
+                self._found.refused += 1
+                await asyncio.sleep(10 * _REST_S)
+            else:
+                self.value, version = self.value + 1, stat.version
+                doubtful = False
+                self._found.acknowledged += 1
+                await asyncio.sleep(_REST_S)
+
+    async def _read_back(self) -> Expected:
+        node = await self._store.get(self.path)
+        found = 0 if node is None else int(node.value)
+        if found not in (self.value, self.value + 1):
+            self._found.wrong.append(f"{self.path} is {found} after {self.value}")
+        self.value, self.settled = found, True
+        return ABSENT if node is None else node.stat.version
+
+
+class Client:
+    """One client: counts, takes the lock in turns, watches everybody."""
+
+    def __init__(
+        self, store: MetadataStore, name: str, clock: Clock, found: Findings, *, counters: int = 1
+    ) -> None:
+        self.store = store
+        self.name = name
+        self.counters = [
+            Counter(store, f"{COUNTS}/{name}-{number}", found) for number in range(counters)
+        ]
         self.session_news: list[SessionEvent] = []
         self.gaps = 0
         self.told: dict[str, int] = {}
@@ -64,10 +112,16 @@ class Client:
         self._locks = Locks(store, clock, self._tasks)
         self._stop = asyncio.Event()
         self._last_heard = asyncio.Event()
-        self._work: asyncio.Future[tuple[None, None]] | None = None
+        self._heard = asyncio.Event()
+        self._work: asyncio.Future[list[None]] | None = None
 
     def _failed(self, name: str, failure: BaseException) -> None:
         self._found.wrong.append(f"{self.name}: {name} broke: {failure!r}")
+
+    @property
+    def fewest(self) -> int:
+        """How far the slowest of its counters is."""
+        return min(counter.value for counter in self.counters)
 
     @property
     def session_lost(self) -> bool:
@@ -92,6 +146,7 @@ class Client:
                 last = event.revision
                 self.gaps += event.kind is EventKind.GAP
                 self.told[event.path] = self.told.get(event.path, 0) + 1
+                self._heard.set()
                 if event.path == f"{COUNTS}/end":
                     self._last_heard.set()
 
@@ -105,7 +160,8 @@ class Client:
 
     def begin(self) -> None:
         """Work until `stop`."""
-        self._work = asyncio.gather(self._count(), self._take_turns())
+        counting = [counter.count(self._stop) for counter in self.counters]
+        self._work = asyncio.gather(*counting, self._take_turns())
 
     async def stop(self) -> None:
         """Finish what is under way."""
@@ -119,46 +175,21 @@ class Client:
         async with asyncio.timeout(_END_S_MAX):
             await self._last_heard.wait()
 
+    async def hear_of(self, path: str, changes: int) -> None:
+        """Wait until so many changes were told, or for as long as is fair.
+
+        The last change of all may be told sooner, if it is of another shard.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S_MAX):
+                while self.told.get(path, 0) < changes:
+                    self._heard.clear()
+                    await self._heard.wait()
+
     async def close(self) -> None:
         """Let go of the store."""
         await self._tasks.close()
         await self.store.close()
-
-    # --- counting -----------------------------------------------------------------------------
-
-    async def _count(self) -> None:
-        version: Expected = ABSENT
-        doubtful = False
-        while not self._stop.is_set():
-            try:
-                if not self.settled:
-                    version = await self._read_back()
-                stat = await self.store.put(self.path, b"%d" % (self.value + 1), version)
-            except OutcomeUnknown:
-                self._found.unknown += 1
-                self.settled, doubtful = False, True
-            except BadVersion as error:
-                # Only a write of unknown outcome may be carried out as late as this.
-                if not doubtful:
-                    self._found.wrong.append(f"{self.path}: {error}")
-                self._found.late += 1
-                self.settled, doubtful = False, False
-            except AnabranchError:
-                self._found.refused += 1
-                await asyncio.sleep(10 * _REST_S)
-            else:
-                self.value, version = self.value + 1, stat.version
-                doubtful = False
-                self._found.acknowledged += 1
-                await asyncio.sleep(_REST_S)
-
-    async def _read_back(self) -> Expected:
-        node = await self.store.get(self.path)
-        found = 0 if node is None else int(node.value)
-        if found not in (self.value, self.value + 1):
-            self._found.wrong.append(f"{self.path} is {found} after {self.value}")
-        self.value, self.settled = found, True
-        return ABSENT if node is None else node.stat.version
 
     # --- the lock -----------------------------------------------------------------------------
 
@@ -217,10 +248,11 @@ async def judge(clients: Sequence[Client], reader: MetadataStore, found: Finding
     """Compare what clients were told with what is there, as somebody else sees it."""
     await reader.sync()
     for client in clients:
-        node = await reader.get(client.path)
-        there = 0 if node is None else int(node.value)
-        if there != client.value and (client.settled or there != client.value + 1):
-            found.wrong.append(f"{client.path} is {there}, acknowledged was {client.value}")
+        for counter in client.counters:
+            node = await reader.get(counter.path)
+            there = 0 if node is None else int(node.value)
+            if there != counter.value and (counter.settled or there != counter.value + 1):
+                found.wrong.append(f"{counter.path} is {there}, acknowledged was {counter.value}")
         owned = await _owned(client, reader)
         if owned is client.session_lost:
             found.wrong.append(
@@ -257,11 +289,11 @@ async def _judge_watches(clients: Sequence[Client], reader: MetadataStore, found
         found.events += sum(client.told.values())
         if client.gaps:
             continue
-        for other in clients:
-            node = await reader.get(other.path)
+        for counter in (counter for other in clients for counter in other.counters):
+            node = await reader.get(counter.path)
             changes = 0 if node is None else node.stat.version.native + 1
-            if client.told.get(other.path, 0) != changes:
+            await client.hear_of(counter.path, changes)
+            if (told := client.told.get(counter.path, 0)) != changes:
                 found.wrong.append(
-                    f"{client.name} was told {client.told.get(other.path, 0)} of {changes} "
-                    f"changes of {other.path}"
+                    f"{client.name} was told {told} of {changes} changes of {counter.path}"
                 )

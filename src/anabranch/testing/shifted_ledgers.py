@@ -13,6 +13,7 @@ from anabranch.ledgers.store import (
     AppendDone,
     Entry,
     LedgerDescription,
+    LedgerQuorums,
     LedgerReader,
     LedgerStore,
     LedgerWriter,
@@ -94,10 +95,16 @@ class ShiftedStore:
         return self._inner.degraded
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> ShiftedWriter:
         """See `LedgerStore.create`."""
-        writer = await self._inner.create(self._there(ledger_id), custom_metadata=custom_metadata)
+        writer = await self._inner.create(
+            self._there(ledger_id), custom_metadata=custom_metadata, quorums=quorums
+        )
         return ShiftedWriter(writer, ledger_id)
 
     async def open(self, ledger_id: int) -> ShiftedReader:

@@ -6,13 +6,14 @@ For clients that block, and for tests that look into the broker behind them.
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
 from anabranch.broker import Broker
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
+from anabranch.server.web_server import web_servers, web_sockets
 
 T = TypeVar("T")
 _WAIT_S_MAX: Final = 30.0
@@ -23,6 +24,9 @@ class StandaloneInThread:
 
     def __init__(self, server: Standalone, loop: asyncio.AbstractEventLoop) -> None:
         self.service_url = server.service_url
+        self.service_url_tls = server.service_url_tls
+        """Empty where there is no such port."""
+        self.web_url = server.web_url
         self._server = server
         self._loop = loop
 
@@ -37,25 +41,29 @@ class StandaloneInThread:
 
 
 @contextmanager
-def standalone_in_thread(**settings: Any) -> Iterator[StandaloneInThread]:
-    """Start a server on memory stores and free ports; it ends with the block."""
-    chosen = Settings(metadata_url="memory:", ledgers_url="memory:", port=0, web_port=0, **settings)
+def standalone_in_thread(*, web: bool = False, **settings: Any) -> Iterator[StandaloneInThread]:
+    """Start a server on free ports, and on memory stores if no others are named."""
+    usual = {"metadata_url": "memory:", "ledgers_url": "memory:", "port": 0, "web_port": 0}
+    chosen = Settings(**{**usual, **settings})
     started = threading.Event()
     stop = asyncio.Event()
     made: list[StandaloneInThread] = []
     failed: list[BaseException] = []
 
     async def serve() -> None:
-        server = Standalone(real_runtime(), chosen)
-        await server.start()
-        try:
+        async with AsyncExitStack() as stack:
+            runtime = real_runtime()
+            sockets = stack.enter_context(web_sockets(chosen)) if web else None
+            server = Standalone(runtime, chosen, web_port=sockets.port if sockets else None)
+            await server.start()
+            stack.push_async_callback(server.close)
+            if sockets is not None:
+                await stack.enter_async_context(web_servers(server, sockets, runtime.network))
             made.append(StandaloneInThread(server, asyncio.get_running_loop()))
             started.set()
             failure = await server.serve_until(stop)
             if failure is not None:
                 failed.append(failure)
-        finally:
-            await server.close()
 
     def run() -> None:
         try:

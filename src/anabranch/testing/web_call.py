@@ -25,6 +25,7 @@ async def call(
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
     state: Mapping[str, Any] | None = None,
+    scheme: str = "http",
 ) -> WebAnswer:
     """Send one request and return the whole answer."""
     more = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -34,7 +35,7 @@ async def call(
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "method": method,
-        "scheme": "http",
+        "scheme": scheme,
         "path": unquote(plain),
         "raw_path": plain.encode(),
         "root_path": "",

@@ -176,8 +176,8 @@ def _look_into(command: Command) -> None:
             wire.encode(answer)
 
 
-def look_into_entry(entry: Buffer) -> None:
-    """Read all that can be read of an entry."""
+def look_into_entry(entry: Buffer) -> int:
+    """Read all that can be read of an entry; return how many ways of reading refused it."""
     readers: tuple[Callable[[Buffer], object], ...] = (
         wire.verify_checksum,
         wire.message_count,
@@ -185,11 +185,13 @@ def look_into_entry(entry: Buffer) -> None:
         wire.without_broker_metadata,
         _read_all,
     )
+    refused = 0
     for read in readers:
         try:
             read(entry)
         except ProtocolError:
-            continue
+            refused += 1
+    return refused
 
 
 def _read_all(entry: Buffer) -> None:

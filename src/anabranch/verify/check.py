@@ -9,7 +9,7 @@ from anabranch.errors import FormatError
 from anabranch.verify.cursor_rules import AckedAgain
 from anabranch.verify.facts import News
 from anabranch.verify.history import HistoryFolder, Located
-from anabranch.verify.limits import RECORDS_PER_FINDING_MAX
+from anabranch.verify.limits import RECORDS_PER_FINDING_MAX, STUCK_IN_WINDOW_S_MAX
 from anabranch.verify.record_lines import encode
 from anabranch.verify.records import (
     Ack,
@@ -39,8 +39,11 @@ def check_folder(
     *,
     on_progress: OnProgress | None = None,
     also: Callable[[Record, News, Judge], None] | None = None,
+    wait_in_window_s: float = STUCK_IN_WINDOW_S_MAX,
 ) -> Verdict:
     """Judge the histories of one run; `also` sees every record after the judge.
+
+    `wait_in_window_s` is how long a producer may wait while there is trouble.
 
     Raises:
         NotFound: if there is no such folder.
@@ -53,6 +56,7 @@ def check_folder(
     judge = Judge(
         dedup=any(header.dedup for header in known),
         ack_lag_s=max((header.ack_lag_s for header in known), default=0.0),
+        wait_in_window_s=wait_in_window_s,
     )
     unfinished = set(range(len(histories.paths)))
     for count, located in enumerate(histories.merged(), start=1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from anabranch.errors import FormatError
-from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX
+from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX
 from anabranch.verify.records import (
     CONNECTION_LOST,
     SERVER_KILLED,
@@ -91,8 +91,16 @@ class Counts:
 class Facts:
     """Sends, subscriptions, places and events of one run."""
 
-    def __init__(self, *, dedup: bool, ack_lag_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        dedup: bool,
+        ack_lag_s: float = 0.0,
+        wait_in_window_s: float = STUCK_IN_WINDOW_S_MAX,
+    ) -> None:
         self.dedup = dedup
+        self.wait_in_window_s = wait_in_window_s
+        """Longest wait for a receipt that touches a window of trouble."""
         self.ack_lag_s = ack_lag_s
         """How old a confirmed acknowledgement may be that a crash of the owner undoes."""
         self.spill = Spill()

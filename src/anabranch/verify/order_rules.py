@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from anabranch.verify.facts import Facts, News
-from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX, STUCK_IN_WINDOW_S_MAX, STUCK_S_MAX
+from anabranch.verify.limits import CHECK_MAP_ENTRIES_MAX, STUCK_S_MAX
 from anabranch.verify.records import Delivery, MessageId, Outcome, Place, Record, Send, Sent
 from anabranch.verify.rule import Handler, Rule
 from anabranch.verify.spill import SpilledMap
@@ -184,7 +184,7 @@ class Stuck(Rule):
         for since, until, producer, in_window in self.long_waits:
             waited = until - since
             if in_window:
-                allowed = STUCK_IN_WINDOW_S_MAX
+                allowed = self.facts.wait_in_window_s
                 self.longest_in_window_s = max(self.longest_in_window_s, waited)
             else:
                 allowed = STUCK_S_MAX

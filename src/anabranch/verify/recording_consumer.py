@@ -192,7 +192,7 @@ class RecordingConsumer:
     def note_connection(self) -> None:
         """Put a lost or restored connection on record."""
         is_new = self.consumer.attachments != self._attachments
-        is_cut_off = self.consumer.connection is None
+        is_cut_off = not self.consumer.is_connected
         if (is_cut_off and not self._is_cut_off) or (is_new and not self._is_cut_off):
             self._add(Event(CONSUMER_CONNECTION_LOST, self._name, sub=self.sub))
             # What was under way is lost with the connection, and comes again as a whole.

@@ -9,6 +9,7 @@ from typing import Final
 
 from anabranch.verify.cursor_rules import AckedAgain, CursorRegress
 from anabranch.verify.facts import Facts, News
+from anabranch.verify.limits import STUCK_IN_WINDOW_S_MAX
 from anabranch.verify.message_rules import AbortedRead, Lost, Phantom, StoredTwice
 from anabranch.verify.order_rules import DivergentPlace, KeyOrder, PlaceOrder, Stuck
 from anabranch.verify.ownership_rules import SplitOwnership
@@ -33,9 +34,16 @@ RULES: Final[tuple[type[Rule], ...]] = (
 class Judge:
     """Judges one run. Feed it every record in the order of time, then `conclude` once."""
 
-    def __init__(self, *, dedup: bool, ack_lag_s: float = 0.0) -> None:
-        self.facts = Facts(dedup=dedup, ack_lag_s=ack_lag_s)
-        self.rules: Sequence[Rule] = [rule(self.facts) for rule in RULES]
+    def __init__(
+        self,
+        *,
+        dedup: bool,
+        ack_lag_s: float = 0.0,
+        wait_in_window_s: float = STUCK_IN_WINDOW_S_MAX,
+        rules: Sequence[type[Rule]] = RULES,
+    ) -> None:
+        self.facts = Facts(dedup=dedup, ack_lag_s=ack_lag_s, wait_in_window_s=wait_in_window_s)
+        self.rules: Sequence[Rule] = [rule(self.facts) for rule in rules]
         self._handlers: dict[type[Record], list[Handler]] = {}
         for rule in self.rules:
             for kind, handler in rule.handlers().items():

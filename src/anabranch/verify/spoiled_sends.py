@@ -61,7 +61,7 @@ class SpoiledSender:
         if self._connection is not None:
             return self._connection
         try:
-            connection = await self._client.connection_for(TopicName.parse(self._task["topic"]))
+            connection = await self._client.brokers.owner_of(TopicName.parse(self._task["topic"]))
             request_id = connection.new_request_id()
             connection.producers[self._id] = self
             wanted = requests.producer(
@@ -93,6 +93,9 @@ class SpoiledSender:
         """See `Attached.on_connection_lost`."""
         self._connection = None
         self._settle(Outcome.UNKNOWN, None, "the connection was lost")
+
+    def on_migrated(self, url: str, url_tls: str) -> None:
+        """See `Attached.on_migrated`: what is spoiled stays where it is."""
 
     def on_closed_by_broker(self, next_url: str) -> None:
         """See `Attached.on_closed_by_broker`: the next attempt looks it up."""

@@ -198,10 +198,11 @@ def conclude(judge: Judge, *, reasons: Sequence[str] = ()) -> Verdict:
 
 
 def _figures(judge: Judge) -> dict[str, float]:
-    stuck = next(rule for rule in judge.rules if isinstance(rule, Stuck))
-    acked_again = next(rule for rule in judge.rules if isinstance(rule, AckedAgain))
-    return {
-        "longest_undone_ack_s": round(acked_again.longest_lag_s, 3),
-        "longest_wait_s": round(stuck.longest_s, 3),
-        "longest_wait_in_window_s": round(stuck.longest_in_window_s, 3),
-    }
+    figures = {}
+    for rule in judge.rules:
+        if isinstance(rule, AckedAgain):
+            figures["longest_undone_ack_s"] = round(rule.longest_lag_s, 3)
+        elif isinstance(rule, Stuck):
+            figures["longest_wait_s"] = round(rule.longest_s, 3)
+            figures["longest_wait_in_window_s"] = round(rule.longest_in_window_s, 3)
+    return figures

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from anabranch.errors import AnabranchError, Unreachable
@@ -9,6 +10,7 @@ from anabranch.ledgers.bookkeeper.digests import DigestType
 from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
+from anabranch.limits import BOOKKEEPER_REQUEST_TIMEOUT_S
 from anabranch.metadata.served.client import ServedStore
 from anabranch.runtime import Runtime
 from anabranch.testing.bookies.hunter import Hunter
@@ -43,7 +45,7 @@ class Cluster:
             explicit_lac_s=rng.choice((0.0, 0.1, 1.0)),
         )
         names = [f"bookie-{number}" for number in range(BOOKIES)]
-        self.hunter = Hunter(world, names, timeout_s=self.settings.request_timeout_s)
+        self.hunter = Hunter(world, timeout_s=self.settings.request_timeout_s)
         self.bookies: dict[str, Bookie] = {}
         self.processes: list[Process] = []
         for name in names:
@@ -60,8 +62,18 @@ class Cluster:
         self.rotten = rng.choice(list(self.bookies.values()))
         """Copies are made against the loss of one; damage to two of them may be damage to all."""
 
-    async def open(self, runtime: Runtime) -> tuple[ServedStore, BookKeeperLedgerStore]:
-        """A client's stores, as soon as somebody answers."""
+    async def open(
+        self, runtime: Runtime, *, patient: bool = False
+    ) -> tuple[ServedStore, BookKeeperLedgerStore]:
+        """A client's stores, as soon as somebody answers.
+
+        A patient one waits for bookies as long as servers do. Others may give a request less time
+        than a retransmission takes: where segments are lost, such a client is not promised to get
+        to the end of a recovery ever, since each begins anew.
+        """
+        settings = self.settings
+        if patient:
+            settings = replace(settings, request_timeout_s=BOOKKEEPER_REQUEST_TIMEOUT_S)
         while True:
             try:
                 metadata = await ServedStore.open(
@@ -71,7 +83,7 @@ class Cluster:
                 await asyncio.sleep(_RETRY_S)
                 continue
             try:
-                ledgers = await BookKeeperLedgerStore.open_cluster(runtime, metadata, self.settings)
+                ledgers = await BookKeeperLedgerStore.open_cluster(runtime, metadata, settings)
             except Unreachable:
                 await metadata.close()
                 await asyncio.sleep(_RETRY_S)

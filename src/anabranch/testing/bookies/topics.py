@@ -21,6 +21,9 @@ from anabranch.testing.simulation.world import World
 
 SUBSCRIPTIONS: Final = ("first", "second")
 CONFIG: Final = ManagedLedgerConfig(ledger_entries_max=60, entry_cache_bytes_max=20_000)
+BATCH_MESSAGES: Final = 8
+"""Every entry counts as a batch of so many messages, where a part of it is acknowledged."""
+_WHOLE_BATCH: Final = (1 << BATCH_MESSAGES) - 1
 _READ_BYTES_MAX: Final = 1 << 20
 
 
@@ -34,10 +37,14 @@ class Acknowledged:
     """Everything up to here was asked for, whatever is there."""
     mark: Position = EARLIEST
     """The last one below which all is acknowledged, as far as that was answered."""
+    parts_asked: dict[Position, int] = field(default_factory=dict)
+    """Of batches, a bit for each message that was asked for by itself."""
+    parts_answered: dict[Position, int] = field(default_factory=dict)
 
     def wanted(self, position: Position) -> bool:
-        """Whether somebody asked to acknowledge a position."""
-        return position <= self.up_to or position in self.asked
+        """Whether somebody asked to acknowledge a position, at once or message by message."""
+        whole = position <= self.up_to or position in self.asked
+        return whole or self.parts_asked.get(position) == _WHOLE_BATCH
 
 
 class Topic:
@@ -83,6 +90,7 @@ class Before:
 
     stored: dict[int, Position]
     answered: dict[str, set[Position]]
+    parts: dict[str, dict[Position, int]]
     marks: dict[str, Position]
 
     @staticmethod
@@ -92,6 +100,7 @@ class Before:
         return Before(
             dict(topic.stored),
             {name: set(acknowledged.answered) for name, acknowledged in subscriptions},
+            {name: dict(acknowledged.parts_answered) for name, acknowledged in subscriptions},
             {name: acknowledged.mark for name, acknowledged in subscriptions},
         )
 
@@ -149,6 +158,7 @@ class Owner:
             self._check_entries(topic, before, found, opened.first_position())
         for cursor in cursors:
             self._check_cursor(topic, before, found, cursor)
+            self._check_parts(topic, before, cursor)
         # What survived unanswered is now a fact like any other.
         topic.stored.update(found)
         return opened, cursors
@@ -186,6 +196,18 @@ class Owner:
             if cursor.is_acknowledged(position):
                 wanted = topic.subscriptions[name].wanted(position)
                 assert wanted, f"nobody acknowledged {position}"
+
+    def _check_parts(self, topic: Topic, before: Before, cursor: Cursor) -> None:
+        asked = topic.subscriptions[cursor.name].parts_asked
+        for position, bits in before.parts[cursor.name].items():
+            lost = bits & _pending(cursor, position)
+            assert not lost, f"C11: the acks of messages {lost:b} of {position} are lost"
+        for position, bits in asked.items():
+            if not cursor.is_acknowledged(position):
+                given = _WHOLE_BATCH & ~_pending(cursor, position)
+                assert not given & ~bits, f"nobody acknowledged messages {given:b} of {position}"
+                if given:
+                    self._stories.world.reach("part of a batch taken over")
 
     # --- working ------------------------------------------------------------------------------
 
@@ -228,24 +250,58 @@ class Owner:
                 topic.show(position, bytes(entry.payload))
             if not positions or opened.error is not None:
                 continue
-            if self._entropy.below(3) == 0:
+            parts: dict[Position, int] = {}
+            chance = self._entropy.below(6)
+            if chance < 2:
                 asked = set(positions)
                 acknowledged.up_to = max(acknowledged.up_to, positions[-1])
                 cursor.acknowledge_cumulative(positions[-1])
+            elif chance < 3:
+                asked, parts = set(), self._acknowledge_parts(acknowledged, cursor, positions)
             else:
                 asked = {p for p in positions if self._entropy.below(10) < 7}
                 acknowledged.asked |= asked
                 cursor.acknowledge(sorted(asked))
             if self._entropy.below(2):
-                cursor.flush(partial(self._flushed, acknowledged, asked, cursor.mark_delete))
+                mark = cursor.mark_delete
+                cursor.flush(partial(self._flushed, acknowledged, asked, parts, mark))
+
+    def _acknowledge_parts(
+        self, acknowledged: Acknowledged, cursor: Cursor, positions: list[Position]
+    ) -> dict[Position, int]:
+        """Acknowledge some messages of some batches; return which of which."""
+        parts = {}
+        for position in positions[:3]:
+            parts[position] = bits = 1 + self._entropy.below(_WHOLE_BATCH)
+            asked = acknowledged.parts_asked
+            asked[position] = asked.get(position, 0) | bits
+            cursor.acknowledge_batch(position, [_WHOLE_BATCH & ~bits])
+        return parts
 
     def _flushed(
-        self, acknowledged: Acknowledged, asked: set[Position], mark: Position, error: object
+        self,
+        acknowledged: Acknowledged,
+        asked: set[Position],
+        parts: dict[Position, int],
+        mark: Position,
+        error: object,
     ) -> None:
         if error is None:
             acknowledged.answered |= asked
+            for position, bits in parts.items():
+                known = acknowledged.parts_answered
+                known[position] = known.get(position, 0) | bits
+                self._stories.world.reach("part of a batch answered")
             acknowledged.mark = max(acknowledged.mark, mark)
             self._stories.operate("flushed")
         else:
             assert isinstance(error, AnabranchError), error
             self._stories.operate("not flushed")
+
+
+def _pending(cursor: Cursor, position: Position) -> int:
+    """A bit for each message of a batch that a cursor wants."""
+    if cursor.is_acknowledged(position):
+        return 0
+    words = cursor.pending_bits(position)
+    return _WHOLE_BATCH if words is None else words[0]

@@ -173,7 +173,7 @@ class _Adding:
 
     def _answered(self, add: Add, place: int, bookie: str, status: Status) -> None:
         if status is Status.OK:
-            self.core.confirmed(add, place, bookie)
+            self.core.confirmed((add,), place, bookie)
         elif status is Status.FENCED:
             self.core.stop(Fenced("by somebody else"))
         else:
@@ -259,7 +259,8 @@ class Recoverer(_Adding):
         self, entry_id: int, bookie: str, answered: Callable[[Status, Packet | None], None]
     ) -> None:
         request = frames.read(LEDGER, entry_id, fence_key=KEY)
-        asked = pb.Request.FromString(frames.frame_start(request, 1)[FRAME_LENGTH_BYTES:]).read
+        start = frames.frame_start(request, b"\1")
+        asked = pb.Request.FromString(start[FRAME_LENGTH_BYTES:]).read
 
         def carry_out(shelves: Shelves) -> tuple[Status, bytes]:
             if asked.HasField("flag"):

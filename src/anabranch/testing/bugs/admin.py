@@ -5,10 +5,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from anabranch.admin import WebInterface
-from anabranch.admin import namespaces as namespaces_module
 from anabranch.admin.documents import Documents
 from anabranch.admin.endpoints import Call, Endpoint
 from anabranch.admin.openapi import describe
+from anabranch.broker.topic_operations import skip_all
 from anabranch.errors import StoreFailed
 from anabranch.policies import JsonDocument, TenantInfo, encode
 from anabranch.policies.paths import namespace_path
@@ -51,11 +51,25 @@ async def grants_are_not_taken_back(call: Call, **changes: Any) -> None:
     )
 
 
-@planted("policies_are_not_stored", target="anabranch.admin.namespace_policies:_store")
-async def policies_are_not_stored(call: Call, policy: Any, value: Any) -> None:
+@planted("policies_are_not_stored", target="anabranch.admin.policy_rows:_store")
+async def policies_are_not_stored(call: Call, policy: Any, level: Any, value: Any) -> None:
     """A policy is answered as set, and forgotten."""
     del policy, value
-    await namespaces_module.existing(call)
+    await level.read(call)
+
+
+@planted("namespaces_go_before_topics", target="anabranch.policies.effective:_first")
+def namespaces_go_before_topics(*choices: Any, default: Any) -> Any:
+    """What a namespace says counts, whatever its topics say."""
+    return next((choice for choice in reversed(choices) if choice is not None), default)
+
+
+@planted(
+    "policies_outlive_their_topic", target="anabranch.broker.policies.source:PolicySource.forget"
+)
+async def policies_outlive_their_topic(self: Any, topic: Any) -> None:
+    """A topic of the same name begins with the policies of another one."""
+    del self, topic
 
 
 @planted("partitions_may_become_fewer", target="anabranch.admin.topics:_enough")
@@ -106,11 +120,31 @@ def statistics_lack_the_backlog(topic: Any, subscription: Any) -> dict[str, Any]
     return {**shown, "msgBacklog": 0}
 
 
-@planted("internal_statistics_count_nothing", target="anabranch.admin.statistics:_internal")
+@planted(
+    "internal_statistics_count_nothing", target="anabranch.admin.internal_statistics:_internal"
+)
 def internal_statistics_count_nothing(topic: Any) -> dict[str, Any]:
     """The ledgers of a topic are not shown."""
     shown: dict[str, Any] = original("internal_statistics_count_nothing")(topic)
     return {**shown, "ledgers": shown["ledgers"][:-1], "numberOfEntries": 0}
+
+
+@planted("rates_are_not_measured", target="anabranch.broker.traffic:Traffic.measure")
+def rates_are_not_measured(self: Any, elapsed_s: float) -> None:
+    """Nothing seems to go through."""
+    del self, elapsed_s
+
+
+@planted("deliveries_are_not_counted", target="anabranch.broker.consumer:Consumer._count")
+def deliveries_are_not_counted(self: Any, messages: int, size: int, again: int) -> None:
+    """What is sent to consumers is not seen in any figure."""
+    del self, messages, size, again
+
+
+@planted("partitions_are_not_added_up", target="anabranch.admin.statistics:_add")
+def partitions_are_not_added_up(known: Any, name: str, found: Any) -> None:
+    """Of a partitioned topic the figures of one partition are shown."""
+    known[name] = found
 
 
 @planted("skips_are_only_answered", target="anabranch.broker.topic_operations:skip")
@@ -140,6 +174,14 @@ async def topics_go_on_for_ever(topic: Any) -> Any:
     return topic.ledger.last_confirmed
 
 
+@planted("truncating_keeps_what_is_stored", target="anabranch.broker.topic_operations:truncate")
+async def truncating_keeps_what_is_stored(topic: Any) -> None:
+    """Everything is passed over, and stays for as long as retention says."""
+    for name in list(topic.subscriptions):
+        await skip_all(topic, name)
+    topic.ledger.tend()
+
+
 @planted("unloading_is_only_answered", target="anabranch.broker.topics:Topics.unload")
 async def unloading_is_only_answered(self: Any, name: Any) -> bool:
     """A topic stays open."""
@@ -161,6 +203,15 @@ def bodies_are_believed(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise StoreFailed(f"the body cannot be read: {error}") from error
+
+
+@planted("numbers_are_believed", target="anabranch.admin.endpoints:Call.number")
+def numbers_are_believed(self: Call, name: str) -> int:
+    """What is no number in a path is taken for a fault of the server."""
+    try:
+        return int(self.names[name])
+    except ValueError as error:
+        raise StoreFailed(f"no number: {error}") from error
 
 
 @planted("settings_are_shown_as_they_are", target="anabranch.server.assembly:shown")

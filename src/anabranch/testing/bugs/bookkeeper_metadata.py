@@ -2,9 +2,11 @@
 
 import struct
 
+from anabranch.generated import bookkeeper_formats_pb2 as pb
 from anabranch.ledgers.bookkeeper.digests import Packet, PacketDigest
 from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds
-from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata
+from anabranch.ledgers.bookkeeper.ledger_metadata import LedgerMetadata, encode_metadata
+from anabranch.ledgers.bookkeeper.ledger_registry import Found, LedgerRegistry
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 
@@ -14,6 +16,39 @@ _FORMATS = "anabranch.ledgers.bookkeeper"
 @planted("ledger_metadata_are_believed", target=f"{_FORMATS}.ledger_metadata:_contradiction")
 def ledger_metadata_are_believed(_metadata: LedgerMetadata) -> None:
     """Metadata that contradict themselves are taken for a ledger."""
+
+
+@planted("ledger_metadata_of_any_version", target=f"{_FORMATS}.ledger_metadata:_message_of")
+def ledger_metadata_of_any_version(data: bytes) -> pb.LedgerMetadataFormat:
+    """Metadata of a later version are read as if they were of the present one."""
+    title, _, body = data.partition(b"\n")
+    name, _, _ = title.partition(b"\t")
+    made: pb.LedgerMetadataFormat = original("ledger_metadata_of_any_version")(
+        b"%s\t3\n%s" % (name, body)
+    )
+    return made
+
+
+@planted("cut_ledger_metadata_are_believed", target=f"{_FORMATS}.ledger_metadata:_from_binary")
+def cut_ledger_metadata_are_believed(body: bytes) -> pb.LedgerMetadataFormat:
+    """The size that metadata say they have is not looked at."""
+    made: pb.LedgerMetadataFormat = original("cut_ledger_metadata_are_believed")(
+        bytes([len(body) - 1]) + body[1:]
+    )
+    return made
+
+
+@planted("ledgers_of_any_password", target=f"{_FORMATS}.reader:check_password")
+def ledgers_of_any_password(_metadata: LedgerMetadata, _password: bytes) -> None:
+    """Whoever reaches the bookies gets at every ledger."""
+
+
+@planted("ledger_ids_are_used_again", target=f"{_FORMATS}.ledger_registry:LedgerRegistry.create")
+async def ledger_ids_are_used_again(self: LedgerRegistry, metadata: LedgerMetadata) -> Found:
+    """A new ledger takes the place of one with the same id."""
+    path = self.paths.ledger(metadata.ledger_id)
+    stat = await self._store.put(path, encode_metadata(metadata))
+    return Found(metadata, stat.version)
 
 
 @planted("packets_are_believed", target=f"{_FORMATS}.digests:PacketDigest.open_packet")

@@ -56,12 +56,13 @@ def recovery_begins_before_the_segment(
     target="anabranch.ledgers.bookkeeper.writer:LedgerWriting.confirmed",
 )
 def confirms_while_the_ensemble_changes(
-    self: LedgerWriting, add: Add, place: int, bookie: str
+    self: LedgerWriting, adds: Sequence[Add], place: int, bookie: str
 ) -> None:
     """An entry is confirmed by bookies that the metadata do not name for it any more."""
     if self.bookies[place] != bookie:
         return
-    add.acks |= 1 << place
+    for add in adds:
+        add.acks |= 1 << place
     changing, self._changing = self._changing, False
     self._confirm()
     self._changing = changing
@@ -70,9 +71,11 @@ def confirms_while_the_ensemble_changes(
 @planted(
     "replaced_bookie_counts", target="anabranch.ledgers.bookkeeper.writer:LedgerWriting.confirmed"
 )
-def replaced_bookie_counts(self: LedgerWriting, add: Add, place: int, bookie: str) -> None:
+def replaced_bookie_counts(
+    self: LedgerWriting, adds: Sequence[Add], place: int, bookie: str
+) -> None:
     """A late answer counts for the place, whoever has that now."""
-    original("replaced_bookie_counts")(self, add, place, self.bookies[place])
+    original("replaced_bookie_counts")(self, adds, place, self.bookies[place])
 
 
 @planted(

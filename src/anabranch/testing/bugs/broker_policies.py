@@ -1,17 +1,23 @@
 """Planted bugs of the policies that `anabranch.broker` lives by."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+from anabranch.broker.deduplication import Deduplication
+from anabranch.broker.policies.delivery_rules import DeliveryRules
 from anabranch.broker.policies.quotas import Exceeded
 from anabranch.broker.policies.source import Changed, PolicySource
+from anabranch.broker.policies.subscribe_rates import Subscriber, SubscribeRates
 from anabranch.broker.producer import LiveConnection, Producer
 from anabranch.broker.throttling import DispatchThrottle, PublishThrottle
 from anabranch.broker.topic import Topic
 from anabranch.broker.topic_upkeep import TopicUpkeep
+from anabranch.ledgers.store import LedgerQuorums
 from anabranch.managed_ledger.retention import Retention
 from anabranch.metadata.store import Event
-from anabranch.policies import RetentionRule
-from anabranch.testing.planted import planted
+from anabranch.policies import Persistence, RetentionRule
+from anabranch.policies.effective import EffectivePolicies
+from anabranch.testing.planted import original, planted
 
 
 @planted("nothing_expires", target="anabranch.broker.topic_upkeep:TopicUpkeep._expire")
@@ -85,3 +91,72 @@ def everybody_publishes_at_once(
 def everything_is_sent_at_once(self: DispatchThrottle, wanted: int) -> int:
     """Consumers get what they can take, however fast that is."""
     return wanted
+
+
+@planted("encryption_is_optional", target="anabranch.broker.policies.publishing:_judged")
+def encryption_is_optional(topic: Topic, send: object) -> None:
+    """Messages that anybody can read are stored where they must be encrypted."""
+    del topic, send
+
+
+@planted(
+    "nobody_has_to_acknowledge",
+    target="anabranch.broker.policies.delivery_rules:DeliveryRules.follow",
+)
+def nobody_has_to_acknowledge(self: DeliveryRules, policies: EffectivePolicies) -> None:
+    """How much may be unacknowledged is what it always was, whatever the policies say."""
+    self.delays = policies.delayed_delivery.active
+
+
+@planted("delays_cannot_be_turned_off", target="anabranch.broker.topic:DeliveryRules.follow")
+def delays_cannot_be_turned_off(self: DeliveryRules, policies: EffectivePolicies) -> None:
+    """Messages are kept back where that is not allowed."""
+    original("delays_cannot_be_turned_off")(self, policies)
+    self.delays = True
+
+
+@planted("namespaces_are_bottomless", target="anabranch.broker.namespaces:Namespaces.require_room")
+async def namespaces_are_bottomless(self: object, topic: object, adding: int = 1) -> None:
+    """However many topics there are, there may be more."""
+    del self, topic, adding
+
+
+@planted(
+    "subscriptions_never_expire",
+    target="anabranch.broker.idle_subscriptions:IdleSubscriptions.end_idle",
+)
+async def subscriptions_never_expire(self: object, topic: object) -> None:
+    """A subscription that nobody uses keeps its backlog for ever."""
+    del self, topic
+
+
+@planted(
+    "everybody_subscribes_again_and_again",
+    target="anabranch.broker.policies.subscribe_rates:SubscribeRates.admit",
+)
+def everybody_subscribes_again_and_again(
+    self: SubscribeRates, subscriber: Subscriber, now_s: float
+) -> None:
+    """Consumers subscribe as often as they like, whatever the policies say."""
+
+
+@planted(
+    "snapshots_have_their_own_time",
+    target="anabranch.broker.deduplication:Deduplication.snapshot_every",
+)
+def snapshots_have_their_own_time(self: Deduplication, interval_s: int) -> None:
+    """What is known of producers is stored when it always was, whatever the policies say."""
+    if self._snapshot_s == 0:
+        original("snapshots_have_their_own_time")(self, 120)
+
+
+@planted("persistence_is_only_stored", target="anabranch.broker.topic:quorums_of")
+def persistence_is_only_stored(rule: Persistence | None) -> LedgerQuorums | None:
+    """Ledgers have the quorums of the store, whatever the policies say."""
+
+
+@planted("the_broad_goes_before_the_narrow", target="anabranch.policies.effective:_first")
+def the_broad_goes_before_the_narrow(*choices: Any, default: Any) -> Any:
+    """What a namespace says counts before what its topic says."""
+    said = [choice for choice in choices if choice is not None]
+    return said[-1] if said else default

@@ -1,13 +1,17 @@
 """Planted bugs of the broker's producers: access modes, epochs, names, duplicates."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from anabranch.broker.admission import Admission
+from anabranch.broker.consumer import Delivery
 from anabranch.broker.deduplication import Deduplication, PublishDone, SequenceIds
 from anabranch.broker.producer import Producer
-from anabranch.broker.visibility import WholeLog
 from anabranch.ids import Position
+from anabranch.ledgers.store import Entry
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
-from anabranch.wire import EntryMetadata, Send, ServerError
+from anabranch.wire import Send, ServerError
 
 
 @planted(
@@ -71,10 +75,11 @@ async def names_are_used_twice(self: Admission, producer: Producer) -> None:
     del self, producer
 
 
-@planted("encrypted_entries_are_left_out", target="anabranch.broker.visibility:WholeLog.hides")
+@planted("encrypted_entries_are_left_out", target="anabranch.broker.deliveries:first_deliveries")
 def encrypted_entries_are_left_out(
-    self: WholeLog, position: Position, metadata: EntryMetadata
-) -> bool:
+    entries: Sequence[Entry], *others: Any
+) -> tuple[list[Delivery], Position | None]:
     """What the broker cannot read is not delivered."""
-    del self, position
-    return metadata.marker_type is not None or metadata.encrypted
+    deliveries, passed = original("encrypted_entries_are_left_out")(entries, *others)
+    readable = [each for each in deliveries if not (each.metadata and each.metadata.encrypted)]
+    return readable, passed

@@ -1,6 +1,7 @@
 """Planted bugs of what `anabranch.broker` knows of topics, namespaces and policies."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from anabranch.broker.consumer import Consumer
 from anabranch.broker.deduplication import PublishDone
@@ -12,6 +13,8 @@ from anabranch.broker.topic import Topic
 from anabranch.broker.topic_lists import TopicLists
 from anabranch.broker.topic_watchers import _Watcher
 from anabranch.ids import Position, TopicName
+from anabranch.policies import AutoTopicCreation, NamespacePolicies
+from anabranch.policies.effective import PolicyDefaults
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
 from anabranch.wire import Send
@@ -27,11 +30,13 @@ async def new_topics_are_never_partitioned(self: Namespaces, topic: TopicName) -
     return 0
 
 
-@planted("topics_come_by_asking", target="anabranch.broker.namespaces:Namespaces.may_create")
-async def topics_come_by_asking(self: Namespaces, topic: TopicName) -> bool:
+@planted("topics_come_by_asking", target="anabranch.broker.namespaces:auto_topic_creation")
+def topics_come_by_asking(
+    defaults: PolicyDefaults, namespace: NamespacePolicies
+) -> AutoTopicCreation:
     """Whoever asks for a topic creates it, allowed or not."""
-    await original("topics_come_by_asking")(self, topic)
-    return True
+    rule: AutoTopicCreation = original("topics_come_by_asking")(defaults, namespace)
+    return replace(rule, allow=True)
 
 
 @planted("subscriptions_come_by_asking", target="anabranch.broker.topic:admit_subscription")

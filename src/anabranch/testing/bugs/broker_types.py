@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from anabranch.broker.chunks import ChunkOwners
 from anabranch.broker.consumer import Consumer, Delivery, KeySharing
 from anabranch.broker.delayed import DelayedEntries, Delaying
-from anabranch.broker.dispatch import SharedDispatcher
+from anabranch.broker.dispatch import ExclusiveDispatcher, SharedDispatcher
 from anabranch.broker.failover import FailoverDispatcher
+from anabranch.broker.handover import Handover
 from anabranch.broker.key_hashes import AutoSplit, Sticky, _Range
 from anabranch.broker.key_shared import KeySharedDispatcher
 from anabranch.broker.limits import DELAYED_TICK_MS
@@ -150,12 +151,49 @@ def subscriptions_hold_without_end(self: SharedDispatcher) -> bool:
     return False
 
 
-@planted(
-    "a_handover_does_not_rewind", target="anabranch.broker.subscription:Subscription._hand_over"
-)
-def a_handover_does_not_rewind(self: Subscription, dispatcher: FailoverDispatcher) -> None:
+@planted("a_handover_does_not_rewind", target="anabranch.broker.handover:Handover._hand_over")
+def a_handover_does_not_rewind(self: Handover, dispatcher: FailoverDispatcher) -> None:
     """Who takes over goes on behind what the other one was sent."""
-    self._handover = None
+    self._timer = None
     dispatcher.hand_over()
-    self._change_active()
-    self.wake()
+    self.look()
+    self._wake()
+
+
+@planted("anybody_may_rewind", target="anabranch.broker.failover:FailoverDispatcher.redeliver")
+def anybody_may_rewind(
+    self: FailoverDispatcher, consumer: Consumer, positions: Sequence[Position] | None
+) -> bool:
+    """A consumer that stands by has everything sent again to the active one."""
+    del self, consumer, positions
+    return True
+
+
+_EXCLUSIVE = "anabranch.broker.dispatch:ExclusiveDispatcher"
+
+
+@planted("exclusive_admits_anybody", target=f"{_EXCLUSIVE}.add")
+def exclusive_admits_anybody(self: ExclusiveDispatcher, consumer: Consumer) -> None:
+    """A second consumer is let in beside the first."""
+    self.consumers.append(consumer)
+
+
+@planted("exclusive_sends_without_permits", target=f"{_EXCLUSIVE}._send_in_order")
+def exclusive_sends_without_permits(
+    self: ExclusiveDispatcher, consumer: Consumer | None, deliveries: Sequence[Delivery]
+) -> int:
+    """A consumer gets everything at once, whatever it asked for."""
+    del self
+    if consumer is None or not consumer.can_take:
+        return 0
+    consumer.deliver(list(deliveries))
+    return len(deliveries)
+
+
+@planted("exclusive_never_rewinds", target=f"{_EXCLUSIVE}.redeliver")
+def exclusive_never_rewinds(
+    self: ExclusiveDispatcher, consumer: Consumer, positions: Sequence[Position] | None
+) -> bool:
+    """What a consumer wants again does not come."""
+    del self, consumer, positions
+    return False

@@ -19,7 +19,7 @@ def nobody_is_waited_for(url: str) -> None:
     del url
 
 
-@planted("json_leaves_out_the_key", target="anabranch.cli.pulsar_session:_as_json")
+@planted("json_leaves_out_the_key", target="anabranch.cli.message_summaries:message_as_json")
 def json_leaves_out_the_key(message: Any) -> str:
     """A message is printed for machines without its key."""
     document = json.loads(original("json_leaves_out_the_key")(message))
@@ -40,3 +40,24 @@ async def catalog_is_not_followed(self: Any, stamp: object) -> object:
     """Every ledger is looked for in the store that the command was given."""
     del stamp
     return next(iter(self._views.values()))
+
+
+@planted("dry_runs_delete", target="anabranch.cli.admin_places:administer")
+def dry_runs_delete(web_url: str, access: str, work: Any) -> Any:
+    """What only was to be said is done."""
+    cells = dict(zip(work.__code__.co_freevars, work.__closure__ or (), strict=True))
+    if "dry_run" in cells:
+        cells["dry_run"].cell_contents = False
+    return original("dry_runs_delete")(web_url, access, work)
+
+
+@planted("policies_are_not_offered", target="anabranch.cli.namespaces:_offered")
+def policies_are_not_offered() -> list[str]:
+    """A shell that asks for the names of policies hears none."""
+    return []
+
+
+@planted("commands_keep_notes_to_themselves", target="anabranch.cli.metadata_places:tell_notes")
+def commands_keep_notes_to_themselves(error: BaseException) -> None:
+    """Who meets a bug is not told what it left half done."""
+    del error

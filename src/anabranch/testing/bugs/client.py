@@ -2,13 +2,19 @@
 
 from typing import Any
 
+from anabranch.client.admin.calls import Calls
+from anabranch.client.admin.refusals import AdminRefused
+from anabranch.client.admin.web import WebAnswer, WebClient
+from anabranch.client.attachment import Attachment
 from anabranch.client.batch_acks import BatchAcks
-from anabranch.client.consumer import Consumer
+from anabranch.client.connection import BrokerConnection
+from anabranch.client.consumer import TopicConsumer
+from anabranch.client.credentials import Token
 from anabranch.client.in_flight import InFlight
 from anabranch.client.message import EARLIEST, MessageId
-from anabranch.client.producer import Producer
+from anabranch.client.producer import TopicProducer
 from anabranch.client.room import Room
-from anabranch.errors import Unreachable
+from anabranch.errors import OutcomeUnknown, Unreachable
 from anabranch.ids import Position
 from anabranch.testing.planted import original, planted
 
@@ -23,8 +29,8 @@ def sdk_sends_again_behind_the_rest(self: InFlight[Any]) -> None:
     self._sent.clear()
 
 
-@planted("sdk_calls_unknown_unsent", target="anabranch.client.producer:Producer._expire")
-def sdk_calls_unknown_unsent(self: Producer) -> None:
+@planted("sdk_calls_unknown_unsent", target="anabranch.client.producer:TopicProducer._expire")
+def sdk_calls_unknown_unsent(self: TopicProducer) -> None:
     """A send without an answer is reported as if it had never left."""
     self._expiry = None
     for op in self._in_flight.expired(self._loop.time()):
@@ -49,8 +55,8 @@ def sdk_acknowledges_a_batch_by_its_first(
     return 0
 
 
-@planted("sdk_reader_starts_over", target="anabranch.client.consumer:Consumer.place_to_begin")
-def sdk_reader_starts_over(self: Consumer) -> MessageId | None:
+@planted("sdk_reader_starts_over", target="anabranch.client.consumer:TopicConsumer.place_to_begin")
+def sdk_reader_starts_over(self: TopicConsumer) -> MessageId | None:
     """A reader whose connection was lost has forgotten how far it was."""
     begin: MessageId | None = original("sdk_reader_starts_over")(self)
     if begin is None or self.attachments == 0:
@@ -60,6 +66,53 @@ def sdk_reader_starts_over(self: Consumer) -> MessageId | None:
     return EARLIEST
 
 
-@planted("sdk_seek_stays", target="anabranch.client.consumer:Consumer.seek")
-async def sdk_seek_stays(self: Consumer, to: MessageId | int, *, inclusive: bool = True) -> None:
+@planted("sdk_seek_stays", target="anabranch.client.consumer:TopicConsumer.seek")
+async def sdk_seek_stays(
+    self: TopicConsumer, to: MessageId | int, *, inclusive: bool = True
+) -> None:
     """A seek that asks nobody."""
+
+
+@planted("sdk_shows_nothing", target="anabranch.client.credentials:Token.data")
+def sdk_shows_nothing(self: Token) -> bytes:
+    """A client comes without its token."""
+    return b""
+
+
+@planted(
+    "sdk_hears_no_challenge", target="anabranch.client.connection:BrokerConnection._on_challenge"
+)
+def sdk_hears_no_challenge(self: BrokerConnection) -> None:
+    """A broker that asks again who this is gets no answer."""
+
+
+@planted(
+    "sdk_stays_in_the_old_cluster", target="anabranch.client.attachment:Attachment.on_migrated"
+)
+def sdk_stays_in_the_old_cluster(self: Attachment, url: str, url_tls: str) -> None:
+    """Where a topic has moved to is not remembered."""
+
+
+@planted("admin_client_believes_every_answer", target="anabranch.client.admin.calls:Calls.call")
+async def admin_client_believes_every_answer(
+    self: Calls, method: str, path: str, body: Any = None, *, query: Any = None
+) -> WebAnswer:
+    """A refusal is taken for an answer."""
+    try:
+        answer: WebAnswer = await original("admin_client_believes_every_answer")(
+            self, method, path, body, query=query
+        )
+    except AdminRefused:
+        return WebAnswer(200, {}, b"{}")
+    return answer
+
+
+@planted("admin_client_repeats_changes", target="anabranch.client.admin.web:WebClient._ask")
+async def admin_client_repeats_changes(self: WebClient, *request: Any) -> WebAnswer:
+    """A change that got no answer is asked for again."""
+    ask = original("admin_client_repeats_changes")
+    try:
+        answer: WebAnswer = await ask(self, *request)
+    except OutcomeUnknown:
+        answer = await ask(self, *request)
+    return answer

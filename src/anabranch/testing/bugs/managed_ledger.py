@@ -195,11 +195,11 @@ def schema_types_are_those_of_the_wire(info: SchemaInfo) -> bytes:
     "trimmed_ledgers_go_before_they_are_unlinked",
     target="anabranch.managed_ledger.trimming:Trimming._trim",
 )
-async def trimmed_ledgers_go_before_they_are_unlinked(self: Trimming) -> int:
+async def trimmed_ledgers_go_before_they_are_unlinked(self: Trimming, retention: Retention) -> int:
     """A crash in between leaves a chain that names ledgers which are gone."""
-    for span in self._published.chain.closed[: self._removable()]:
+    for span in self._published.chain.closed[: self._removable(retention)]:
         await discard_ledger(self._env.ledgers, span.place)
-    return int(await original("trimmed_ledgers_go_before_they_are_unlinked")(self))
+    return int(await original("trimmed_ledgers_go_before_they_are_unlinked")(self, retention))
 
 
 @planted("ended_first_and_marked_later", target=f"{_CHAIN}.terminate")

@@ -1,16 +1,18 @@
 """Planted bugs of the metadata store on Oxia."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from anabranch.errors import StoreFailed
 from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.oxia.client import OxiaClient
-from anabranch.metadata.oxia.nodes import Found
+from anabranch.metadata.oxia.exported_details import ExportedCounts, ExportedIndexes
+from anabranch.metadata.oxia.placing import Places, Write
 from anabranch.metadata.oxia.restoring import Restorer
+from anabranch.metadata.oxia.sessions import SessionKeeper
 from anabranch.metadata.oxia.shard import ShardLink
-from anabranch.metadata.oxia.writing import Writer
-from anabranch.metadata.store import Revision
-from anabranch.runtime.channels import Channel
+from anabranch.runtime.channels import Channel, Exchange
 from anabranch.testing.planted import planted
 
 _LINK = "anabranch.metadata.oxia.shard:ShardLink"
@@ -21,6 +23,25 @@ def oxia_waits_for_ever(self: ShardLink) -> asyncio.Timeout:
     """A write that is never answered has no outcome at all."""
     del self
     return asyncio.timeout_at(None)
+
+
+@planted(
+    "oxia_sessions_do_not_wait_for_a_connection",
+    target="anabranch.metadata.oxia.sessions:SessionKeeper._connect",
+)
+async def oxia_sessions_do_not_wait_for_a_connection(self: SessionKeeper, channel: Channel) -> None:
+    """A connection that is there for moments only is missed again and again."""
+    del self, channel
+
+
+@planted("oxia_broken_streams_are_listened_to", target=f"{_LINK}._let_go")
+async def oxia_broken_streams_are_listened_to(
+    self: ShardLink, exchange: Exchange, reader: asyncio.Task[Any]
+) -> None:
+    """The end of a stream is heard when the next one has writes under way, and counts for those."""
+    del reader
+    exchange.cancel()
+    self._lost("the stream of writes broke")
 
 
 @planted("moved_shard_is_asked_for_at_its_old_place", target=f"{_LINK}.moved")
@@ -50,7 +71,27 @@ async def restore_pushes_nothing(self: Restorer) -> None:
     del self
 
 
-@planted("written_is_written_again", target="anabranch.metadata.oxia.writing:Writer._place")
-async def written_is_written_again(self: Writer, path: str, written: Found) -> Revision:
+@planted("written_is_written_again", target="anabranch.metadata.oxia.placing:Places._give_up")
+def written_is_written_again(self: Places, write: Write) -> None:
     """A write whose notification is lost counts as not sent."""
-    return await self._feed.written(path, written.version.life)
+    for waiting in self._wanted.pop(write):
+        if not waiting.future.done():
+            waiting.future.set_exception(StoreFailed("other shards"))
+
+
+@planted(
+    "export_lists_index_keys_once",
+    target="anabranch.metadata.oxia.exported_details:ExportedIndexes.reach",
+)
+async def export_lists_index_keys_once(self: ExportedIndexes, path: str) -> None:
+    """Index keys that there was no room for at first are never listed."""
+    del self, path
+
+
+@planted(
+    "export_forgets_counts",
+    target="anabranch.metadata.oxia.exported_details:ExportedCounts.look_up",
+)
+async def export_forgets_counts(self: ExportedCounts, paths: Sequence[str]) -> list[int]:
+    """Counts that there was no room for are left out."""
+    return [self.take(path) for path in paths]

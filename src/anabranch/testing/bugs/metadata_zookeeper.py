@@ -1,6 +1,7 @@
 """Planted bugs of the metadata store on ZooKeeper."""
 
 from anabranch.metadata.store import Guard, Version
+from anabranch.metadata.zookeeper import jute
 from anabranch.metadata.zookeeper.replies import ZStat
 from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.testing.planted import planted
@@ -21,3 +22,12 @@ async def guard_is_not_looked_at_again(self: Writer, guard: Guard) -> bool:
     """A guard that was made anew with the same number passes for the old one."""
     del self, guard
     return True
+
+
+@planted("lengths_are_believed", target="anabranch.metadata.zookeeper.jute:Reader.buffer")
+def lengths_are_believed(self: jute.Reader) -> bytes:
+    """A value is as long as its server says, whether the bytes are there or not."""
+    length = self.integer()
+    found = self.data[self.at : self.at + length]
+    self.at += length
+    return found

@@ -1,6 +1,7 @@
 """Planted bugs of `anabranch.runtime`."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from anabranch.runtime.channels import Headers, Security
@@ -21,3 +22,11 @@ def token_is_not_sent(security: Security) -> Headers:
     """A client that has a token keeps it to itself."""
     del security
     return ()
+
+
+@planted("nobody_else_has_a_turn", target="anabranch.runtime.slices:in_slices")
+async def nobody_else_has_a_turn(items: Iterable[Any], size: int) -> AsyncIterator[Any]:
+    """Many things are gone through at once, however long that takes."""
+    del size
+    for item in items:
+        yield item

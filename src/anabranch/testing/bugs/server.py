@@ -2,20 +2,26 @@
 
 import asyncio
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from anabranch.admin import Served
-from anabranch.broker import BrokerStatistics
+from anabranch.broker import Broker
+from anabranch.broker.publish_latency import Done, PublishLatency
+from anabranch.broker.topic import Topic
+from anabranch.managed_ledger.storage_figures import StorageFigures
 from anabranch.policies import DispatchRate
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
+from anabranch.server.short_collections import ShortCollections
 from anabranch.telemetry.metrics import Metric
 from anabranch.testing.planted import original, planted
 
 _ASSEMBLY = "anabranch.server.assembly:Standalone"
 _SOURCES = "anabranch.server.settings_sources"
+_COLLECTIONS = "anabranch.server.short_collections"
 
 
 @planted("ready_while_it_stops", target=f"{_ASSEMBLY}.close")
@@ -46,9 +52,11 @@ async def health_forgets_readiness(served: Served) -> str | None:
 
 
 @planted("metrics_have_other_names", target="anabranch.server.broker_metrics:broker_metrics")
-def metrics_have_other_names(now: BrokerStatistics, *, cluster: str) -> Iterable[Metric]:
+def metrics_have_other_names(broker: Broker, *, cluster: str, each_topic: bool) -> Iterable[Metric]:
     """Dashboards made for Pulsar find nothing."""
-    for metric in original("metrics_have_other_names")(now, cluster=cluster):
+    for metric in original("metrics_have_other_names")(
+        broker, cluster=cluster, each_topic=each_topic
+    ):
         yield replace(metric, name=metric.name.replace("pulsar_", "anabranch_"))
 
 
@@ -100,3 +108,51 @@ def command_lacks_flags(config: str | None, **flags: str | int | float | bool | 
 def settings_of_policies_do_nothing(**_: int) -> DispatchRate:
     """The rate of dispatch is what it is, whatever an operator chooses."""
     return DispatchRate()
+
+
+@planted("survivors_are_looked_at_again", target=f"{_COLLECTIONS}:ShortCollections._collected")
+def survivors_are_looked_at_again(self: ShortCollections, phase: str, info: dict[str, Any]) -> None:
+    """Every full collection of garbage looks at everything that was made since the start."""
+    del self, phase, info
+
+
+@planted("what_is_aside_stays_for_good", target=f"{_COLLECTIONS}:ShortCollections.look")
+def what_is_aside_stays_for_good(self: ShortCollections) -> None:
+    """What was put aside is never looked at again, however much was closed."""
+    del self
+
+
+@planted("topics_are_added_up", target="anabranch.server.broker_metrics:topic_metrics")
+def topics_are_added_up(
+    topics: Sequence[Topic], *, cluster: str, each_topic: bool
+) -> Iterable[Metric]:
+    """No topic has figures of its own."""
+    del each_topic
+    found: Iterable[Metric] = original("topics_are_added_up")(
+        topics, cluster=cluster, each_topic=False
+    )
+    return found
+
+
+@planted(
+    "sizes_of_entries_are_not_counted",
+    target="anabranch.managed_ledger.storage_figures:StorageFigures.wrote",
+)
+def sizes_of_entries_are_not_counted(self: StorageFigures, size: int, began_s: float) -> None:
+    """All entries are taken for small ones."""
+    original("sizes_of_entries_are_not_counted")(self, min(size, 1), began_s)
+
+
+@planted("latency_is_never_sampled", target="anabranch.broker.publish_latency:PublishLatency.timed")
+def latency_is_never_sampled(self: PublishLatency, done: Done) -> Done:
+    """How long storing takes stays unknown."""
+    del self
+    return done
+
+
+@planted("plain_ports_stay_open", target="anabranch.server.assembly:Standalone._listen")
+async def plain_ports_stay_open(self: Standalone) -> None:
+    """Clients can still come without TLS."""
+    settings, self._settings = self._settings, replace(self._settings, plain_ports=True, port=0)
+    await original("plain_ports_stay_open")(self)
+    self._settings = settings

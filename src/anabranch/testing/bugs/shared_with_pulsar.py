@@ -6,6 +6,7 @@ from copy import copy
 from anabranch.broker.generated_names import COUNTER
 from anabranch.generated.ml_data_formats_pb2 import ManagedCursorInfo
 from anabranch.managed_ledger.acknowledged import Acknowledged
+from anabranch.metadata.counters import Numbering, SequentialCounter
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.network import Buffer
 from anabranch.testing.planted import original, planted
@@ -37,9 +38,30 @@ def broker_metadata_reaches_clients(stored: Buffer) -> Buffer:
 
 
 @planted("names_are_counted_beside_pulsar", target="anabranch.broker.generated_names:next_instance")
-async def names_are_counted_beside_pulsar(store: MetadataStore) -> int:
+async def names_are_counted_beside_pulsar(
+    store: MetadataStore, numbering: Numbering = Numbering.BY_CHILDREN
+) -> int:
     """The number of a broker is kept where Pulsar's brokers do not look."""
+    if numbering is Numbering.BY_CHANGES:
+        return await SequentialCounter(store, COUNTER).next()
     node = await store.get(COUNTER)
     taken = int(node.value or b"0") if node is not None else 0
     await store.put(COUNTER, b"%d" % (taken + 1))
     return taken
+
+
+@planted(
+    "counting_erases_what_earlier_builds_gave",
+    target="anabranch.broker.generated_names:next_instance",
+)
+async def counting_erases_what_earlier_builds_gave(
+    store: MetadataStore, numbering: Numbering = Numbering.BY_CHILDREN
+) -> int:
+    """Who counts by changes forgets at the first one what earlier builds have given."""
+    node = await store.get(COUNTER)
+    if numbering is Numbering.BY_CHANGES and node is not None:
+        await store.put(COUNTER, b"")
+        while (number := (await store.put(COUNTER, b"")).version.native) < int(node.value or b"0"):
+            pass
+        return number
+    return int(await original("counting_erases_what_earlier_builds_gave")(store, numbering))

@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from anabranch.metadata.store import Record
+from anabranch.metadata.store import AccessRight, Record
 from anabranch.metadata.transfer.copying import Copy
 from anabranch.metadata.transfer.digest import NO_NODES, Digest
 from anabranch.metadata.transfer.one_moment import OneMoment
 from anabranch.metadata.transfer.present_nodes import PresentNodes
+from anabranch.metadata.transfer.rights_last import RightsLast
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.metadata.transfer.survey import Survey
 from anabranch.testing.planted import original, planted
@@ -144,3 +145,37 @@ def diff_knows_no_rule(left: Record, right: Record, *keepings: Any) -> list[str]
     del keepings
     same = (left.native_version, left.next_sequence) == (right.native_version, right.next_sequence)
     return [] if same else ["version"]
+
+
+@planted("rights_come_with_each_span", target="anabranch.metadata.transfer.copying:Copy._end_span")
+async def rights_come_with_each_span(self: Copy) -> None:
+    """Nodes are closed although some that belong below them come later."""
+    await original("rights_come_with_each_span")(self)
+    if self._rights is not None:
+        await self._rights.set_all(again=True)
+
+
+@planted("rights_are_not_noted", target="anabranch.metadata.transfer.rights_last:RightsLast.note")
+async def rights_are_not_noted(self: RightsLast, record: Record) -> None:
+    """A copy does not notice that there are rights, and leaves all open."""
+
+
+@planted(
+    "hidden_passwords_are_restored",
+    target="anabranch.metadata.access_rights:hides_password",
+)
+def hidden_passwords_are_restored(right: AccessRight) -> bool:
+    """Rights without the digest of their password are taken for whole ones."""
+    return False
+
+
+@planted(
+    "second_look_is_the_first",
+    target="anabranch.metadata.transfer.sources:StoreSource.records",
+)
+def second_look_is_the_first(self: StoreSource) -> AsyncIterator[Record]:
+    """What was kept for the copy is taken for what the source is like afterwards."""
+    if self._sorted is not None:
+        return self._sorted.records()
+    records: AsyncIterator[Record] = original("second_look_is_the_first")(self)
+    return records

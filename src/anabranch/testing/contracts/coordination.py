@@ -56,6 +56,18 @@ class Place:
     join: Callable[[], Awaitable[Participant]]
     kill: Callable[[MetadataStore], Awaitable[None]]
     """End a session as if its client had not been heard of for too long."""
+    joined: list[Participant]
+    """All who came."""
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """What broke in the background of any of them, which nothing may."""
+        return [failure for participant in self.joined for failure in participant.failures]
+
+    @property
+    def kinds(self) -> set[type]:
+        """On which kinds of store they met."""
+        return {type(participant.store) for participant in self.joined}
 
 
 @asynccontextmanager
@@ -83,7 +95,7 @@ async def open_place(kind: str, folder: str) -> AsyncIterator[Place]:
             # By its clock the session has not run out: only the server can tell it.
             await until(lambda: victim.session_valid_until < 0 or victim.session != number)
 
-    yield Place(join, kill)
+    yield Place(join, kill, joined)
     for participant in joined:
         await participant.close()
         await participant.store.close()

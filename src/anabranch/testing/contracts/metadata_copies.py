@@ -117,6 +117,16 @@ class Copies:
             "/a/n-0000000000",
         ]
 
+    async def test_one_node_is_looked_at_as_it_is_exported(self, store: MetadataStore) -> None:
+        assert await store.record("/a") is None
+        await store.put("/a/b", b"1", indexes=(IndexKey("i", "k"),))
+        await store.put("/a/n-", b"", sequential=True)
+        await store.put("/e", b"", ephemeral=True)
+        for record in await records_of(store):
+            assert await store.record(record.path) == record
+        await store.delete("/a/b")
+        assert await store.record("/a/b") is None
+
     async def test_export_is_of_one_moment(self, store: MetadataStore) -> None:
         await put_all(store, [Put(f"/t/{i:05}", b"old") for i in range(3000)])
         seen: list[Record] = []

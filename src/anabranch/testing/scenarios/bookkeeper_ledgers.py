@@ -46,7 +46,7 @@ async def listen(world: World, metadata: ServedStore) -> None:
 
 async def last_look(promises: Promises, cluster: Cluster, runtime: Runtime) -> None:
     """Everything works again: each ledger can be opened, and has what was promised."""
-    metadata, store = await cluster.open(runtime)
+    metadata, store = await cluster.open(runtime, patient=True)
     async with asyncio.timeout(LAST_LOOK_S_MAX):
         for ledger_id, promised in promises.ledgers.items():
             while True:

@@ -1,25 +1,15 @@
 """Locks, elections, caches and counters on the simulated metadata service, through its faults."""
 
-from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from anabranch.metadata.store import Fencing, MetadataStore
 from anabranch.runtime import Runtime
-from anabranch.testing.coordination_servers import PacedNemesis
 from anabranch.testing.coordination_story import PARTICIPANTS, TABLES, Story, play
+from anabranch.testing.link_nemesis import LinkNemesis
 from anabranch.testing.simulation.metadata_service import MetadataService
-from anabranch.testing.simulation.process import Process
 from anabranch.testing.simulation.remote_store import RemoteStore
-from anabranch.testing.simulation.scenario import Taken, scenario
+from anabranch.testing.simulation.scenario import Taken, scenario, transition_mark
 from anabranch.testing.simulation.world import World
-
-WEIGHTS: Final = {
-    "crash": 2.0,
-    "pause": 3.0,
-    "cut_link": 2.0,
-    "reset_link": 2.0,
-    "store_restart": 1.0,
-}
 
 
 class SimulatedBackend:
@@ -51,38 +41,6 @@ class SimulatedBackend:
         return [node.value for node in found if node is not None]
 
 
-class LinkNemesis(PacedNemesis):
-    """Also hurts the participants' connections to the simulated metadata service."""
-
-    def __init__(self, backend: SimulatedBackend, world: World, targets: list[Process]) -> None:
-        self._backend = backend
-        super().__init__(world, targets, WEIGHTS, backend.timeout_s)
-
-    def _kinds(self) -> dict[str, Callable[[Process, float], None]]:
-        return {
-            **super()._kinds(),
-            "cut_link": self._cut_link,
-            "reset_link": self._reset_link,
-            "store_restart": self._restart_store,
-        }
-
-    def _cut_link(self, target: Process, duration_s: float) -> None:
-        if store := self._backend.stores.get(target.name):
-            store.cut = True
-
-            def mend() -> None:
-                store.cut = False
-
-            self._later(duration_s, mend)
-
-    def _reset_link(self, target: Process, duration_s: float) -> None:
-        if store := self._backend.stores.get(target.name):
-            store.reset()
-
-    def _restart_store(self, target: Process, duration_s: float) -> None:
-        self._backend.service.crash(duration_s / 4)
-
-
 @scenario(
     "coordination",
     time_limit_s=600.0,
@@ -108,6 +66,7 @@ class LinkNemesis(PacedNemesis):
         "stray request",
         "value updated",
     ),
+    reaches_seldom=(transition_mark("locks", "removing to looking"),),
 )
 async def coordination(world: World) -> Taken:
     """Locks, election, counters and cache on the simulated metadata service."""

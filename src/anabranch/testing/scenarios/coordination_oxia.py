@@ -6,7 +6,7 @@ without knowing it, forget what they told, and end connections when they have ca
 """
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -42,16 +42,16 @@ class ModelBackend(ModelledBackend[ModelServer]):
 
     fencing = Fencing.LEASE
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, sizes: Sequence[int] = (1, 3)) -> None:
         rng = world.rng("oxia")
         timeout_s = rng.choice((2.0, 4.0))
         nature = Nature(
-            shards=rng.choice((1, 3)),
+            shards=rng.choice(sizes),
             election_s=rng.choice((0.1, 1.0)),
             rate=rng.uniform(0.99, 1.01),
             lost_answers=rng.choice((0.0, 0.005, 0.02)),
         )
-        names = [f"oxia{number}" for number in range(1, 1 + rng.choice((1, 3)))]
+        names = [f"oxia{number}" for number in range(1, 1 + rng.choice(sizes))]
         super().__init__(world, timeout_s, names, PORT)
         self.cluster = Cluster(self._surroundings(rng), nature)
 

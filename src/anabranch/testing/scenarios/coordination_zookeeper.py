@@ -45,10 +45,11 @@ class ModelBackend(ModelledBackend[ModelServer]):
         *,
         timeouts_s: Sequence[float] = (1.0, 3.0),
         lost_answers_max: float = 0.02,
+        sizes: Sequence[int] = (1, 3),
     ) -> None:
         rng = world.rng("zookeeper")
         timeout_s = rng.choice(timeouts_s)
-        members = rng.choice((1, 3))
+        members = rng.choice(sizes)
         nature = Nature(
             members=members,
             tick_s=timeout_s / rng.choice((2, 6)),

@@ -90,7 +90,7 @@ async def read_all(reader: Reader, seen: SeenInOrder) -> bool:
     while True:
         try:
             if not await reader.has_message_available():
-                last, _ = await reader.attachment.last_message_id()
+                last, _ = await reader.parts[0].last_message_id()
                 return last.entry_id < 0
         except (OutcomeUnknown, BrokerRefused):
             await asyncio.sleep(PATIENCE_S)

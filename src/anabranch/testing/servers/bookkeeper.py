@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
 from anabranch.testing.servers.failures import ToolFailed
 from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.member import Member, group, port_answers
@@ -41,6 +42,8 @@ def _settings(home: Path, port: int, metadata_url: str) -> dict[str, str]:
         "journalPreAllocSizeMB": "4",
         "httpServerEnabled": "false",
         "autoRecoveryDaemonEnabled": "false",
+        # As Pulsar's own configuration of bookies has it: its largest messages fit.
+        "nettyMaxFrameSizeBytes": str(BOOKKEEPER_FRAME_BYTES_MAX),
     }
 
 
@@ -77,6 +80,20 @@ class BookKeeper:
     members: tuple[Member, ...]
     ports: tuple[int, ...]
 
+    def move(self, metadata_url: str) -> None:
+        """Restart every bookie with another metadata store, one after the other."""
+        for member in self.members:
+            conf = member.folder / "bookie.conf"
+            lines = [
+                f"metadataServiceUri=metadata-store:{metadata_url}"
+                if line.startswith("metadataServiceUri=")
+                else line
+                for line in conf.read_text().splitlines()
+            ]
+            member.stop()
+            conf.write_text("\n".join(lines) + "\n")
+            member.start()
+
     def shell(self, *arguments: str) -> str:
         """Run `bookkeeper shell` as the first bookie is configured; return what it printed.
 
@@ -106,6 +123,7 @@ def bookkeeper(
     ports: Sequence[int] = (),
     settings: Mapping[str, str] | None = None,
     identity: BookieIdentity | None = None,
+    java_options: Sequence[str] = (),
 ) -> Iterator[BookKeeper]:
     """Run bookies on a metadata store that was set up for them, for as long as the body runs.
 
@@ -116,6 +134,7 @@ def bookkeeper(
         ports: of bookies that were here before: a bookie is known by its port, for good.
         settings: added to, or put in place of, the lines of each bookie's configuration.
         identity: with which the bookies speak TLS, and refuse whoever has no role that they know.
+        java_options: of each bookie's virtual machine.
 
     Raises:
         MissingTool: if Java or the jars are missing.
@@ -131,8 +150,9 @@ def bookkeeper(
             lines = _settings(home, port, metadata_url) | dict(settings or {})
             lines |= _tls_settings(identity) if identity else {}
             (home / "bookie.conf").write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
+            without_jars = TLS_WITHOUT_JARS if identity else ()
             command = java_command(
-                home, *MEMORY, main=MAIN_CLASS, without_jars=TLS_WITHOUT_JARS if identity else ()
+                home, *MEMORY, *java_options, main=MAIN_CLASS, without_jars=without_jars
             )
             members.append(
                 Member(

@@ -18,18 +18,19 @@ from anabranch.testing.servers.failures import MissingTool
 LOCK_FILE: Final = Path(__file__).with_name("servers.lock")
 LOCK_FORMAT: Final = "anabranch-servers-lock"
 LOCK_VERSION: Final = 1
-KINDS: Final = ("tarball", "classpath", "go")
+KINDS: Final = ("tarball", "classpath", "jars", "go")
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """One pinned thing: a tarball of one coordinate, or the jars that several resolve to.
 
-    Or a program built from a Go module: its coordinates are the module and the module's sum.
+    Or `jars`: those of the coordinates alone, for whoever has the rest already. Or a program built
+    from a Go module: its coordinates are the module and the module's sum.
     """
 
     name: str
-    kind: Literal["tarball", "classpath", "go"]
+    kind: Literal["tarball", "classpath", "jars", "go"]
     coordinates: tuple[str, ...]
     sha256: str
 

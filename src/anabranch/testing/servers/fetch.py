@@ -115,12 +115,23 @@ def _fetch_classpath(artifact: Artifact, work: Path, maven: RunMaven) -> Path:
     return jars
 
 
+def _fetch_jars(artifact: Artifact, work: Path, maven: RunMaven) -> Path:
+    """Fetch and check the jars of the coordinates, without what they need."""
+    jars = work / "jars"
+    for coordinate in artifact.coordinates:
+        maven([f"{PLUGIN}:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={jars}"], work)
+    _check(artifact, digest_of_files(jars.glob("*.jar")))
+    return jars
+
+
 def _bring(artifact: Artifact, work: Path, maven: RunMaven) -> Path:
     match artifact.kind:
         case "tarball":
             return _fetch_tarball(artifact, work, maven)
         case "classpath":
             return _fetch_classpath(artifact, work, maven)
+        case "jars":
+            return _fetch_jars(artifact, work, maven)
         case "go":
             return go_build.build(artifact, work)
 

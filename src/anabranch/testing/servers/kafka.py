@@ -18,6 +18,7 @@ from anabranch.testing.servers.process import free_port
 MAIN_CLASS: Final = "kafka.Kafka"
 STORAGE_CLASS: Final = "kafka.tools.StorageTool"
 TOPICS_CLASS: Final = "org.apache.kafka.tools.TopicCommand"
+PUBLISH_CLASS: Final = "org.apache.kafka.tools.ProducerPerformance"
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """Kafka wants 16 bytes in base64; every test has a cluster of its own, so one id serves all."""
 
@@ -82,6 +83,17 @@ class Kafka:
             ToolFailed: if it ends with an error.
         """
         return _run("--bootstrap-server", self.bootstrap_server, *arguments, main=TOPICS_CLASS)
+
+    def publish(self, topic: str, records: int, size: int, per_s: int) -> str:
+        """Publish records of one size with `kafka-producer-perf-test`; returns what it printed.
+
+        Raises:
+            ToolFailed: if it ends with an error, or does not end within two minutes.
+        """
+        wishes = {"topic": topic, "num-records": records, "record-size": size, "throughput": per_s}
+        words = [word for name, value in wishes.items() for word in (f"--{name}", str(value))]
+        server = f"bootstrap.servers={self.bootstrap_server}"
+        return _run(*words, "--producer-props", server, main=PUBLISH_CLASS)
 
 
 @contextmanager

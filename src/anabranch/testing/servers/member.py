@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,7 @@ class Member:
         self.ready_after_s = 0.0
         """How long the last start took."""
         self._ready = ready
+        self._launched_s = 0.0
         self._process = ServerProcess(name, command, folder=folder, log=self.log)
 
     @property
@@ -52,6 +54,7 @@ class Member:
 
     def launch(self) -> None:
         """Start the process without waiting for it; some servers need each other to get ready."""
+        self._launched_s = time.monotonic()
         self._process.start(lambda: True)
 
     def start(self) -> None:
@@ -65,6 +68,7 @@ class Member:
             ServerFailed: if it ends, or does not answer in time.
         """
         self._process.wait_ready(self._ready, timeout_s=SERVER_READY_S_MAX)
+        self.ready_after_s = time.monotonic() - self._launched_s
 
     def stop(self) -> None:
         """End the server cleanly; by force if that takes too long."""
@@ -88,6 +92,14 @@ class Member:
     def resident_bytes(self) -> int:
         """Return the memory that the server's processes occupy now."""
         return self._process.resident_bytes()
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the server's processes have used so far."""
+        return self._process.cpu_s()
+
+    def cpu_wait_s(self) -> float:
+        """Return the seconds that the server's threads were ready and had no processor."""
+        return self._process.cpu_wait_s()
 
 
 @contextmanager

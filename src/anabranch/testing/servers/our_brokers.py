@@ -81,6 +81,7 @@ def our_brokers(
     brokers: int = 3,
     *,
     cluster: str = "test",
+    ledgers_url: str = LEDGERS_URL,
     options: Sequence[str] = (),
     folder: Path | None = None,
 ) -> Iterator[OurBrokers]:
@@ -98,7 +99,7 @@ def our_brokers(
             command = child_command(
                 *("anabranch", "broker", "--cluster", cluster),
                 *("--port", str(port), "--web-port", str(web_port)),
-                *("--metadata-url", metadata_url, "--ledgers-url", LEDGERS_URL),
+                *("--metadata-url", metadata_url, "--ledgers-url", ledgers_url),
                 *options,
             )
             members.append(

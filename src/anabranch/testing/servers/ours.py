@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from anabranch.testing.planted import child_command
+from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.servers.limits import SERVER_READY_S_MAX
 from anabranch.testing.servers.standalone import Place, Standalone, started
+
+_MISHAP: Final = b"unexpected_error"
+"""How the log calls a bug that a request has met."""
 
 
 @contextmanager
@@ -28,7 +33,7 @@ def anabranch_standalone(
         ready_timeout_s: how long until the health check must answer.
 
     Raises:
-        ServerFailed: if it does not become ready.
+        ServerFailed: if it does not become ready, or a request has met a bug.
     """
 
     def build(place: Place) -> Standalone:
@@ -44,3 +49,9 @@ def anabranch_standalone(
 
     with started("anabranch", build, folder) as server:
         yield server
+        _refuse_mishaps(server.log)
+
+
+def _refuse_mishaps(log: Path) -> None:
+    if _MISHAP in log.read_bytes():
+        raise ServerFailed(f"a request has met a bug: see {_MISHAP.decode()} in {log}")

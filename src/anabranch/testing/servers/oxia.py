@@ -1,13 +1,17 @@
 """Oxia in one process, with one or several shards; built from its sources by `make servers`."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from anabranch.testing.servers.cache import locate
 from anabranch.testing.servers.member import Member, group, port_answers
 from anabranch.testing.servers.process import free_port
+
+AUDIENCE: Final = "oxia"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,16 @@ class Identity:
 
 @contextmanager
 def oxia(
-    shards: int = 1, *, folder: Path | None = None, identity: Identity | None = None
+    shards: int = 1,
+    *,
+    folder: Path | None = None,
+    identity: Identity | None = None,
+    issuer: str | None = None,
 ) -> Iterator[Oxia]:
     """Run Oxia for as long as the body runs; it syncs to disk before it answers a write.
 
-    With an identity it speaks TLS alone.
+    With an identity it speaks TLS alone. With the URL of an issuer of tokens (OIDC) it lets in only
+    who has one of its tokens for the audience "oxia".
 
     Raises:
         MissingTool: if it was not built yet.
@@ -64,6 +73,9 @@ def oxia(
         ]
         if identity is not None:
             command += ["-certificate", str(identity.certificate), "-key", str(identity.key)]
+        if issuer is not None:
+            accepted = {"issuers": {issuer: {"allowedAudiences": AUDIENCE}}}
+            command += ["-tokens", json.dumps(accepted)]
         members.append(Member("oxia", command, folder=home, ready=lambda: port_answers(port)))
         return members
 

@@ -173,21 +173,44 @@ class ServerProcess:
 
     def resident_bytes(self) -> int:
         """Return the resident memory of the child and the processes of its group (Linux)."""
-        total = 0
+        return sum(_resident_kib(stat.with_name("status")) for stat in self._group_stats()) * 1024
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds, user and system, that the group has used so far (Linux)."""
+        ticks = 0
+        for stat in self._group_stats():
+            fields = stat.read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def cpu_wait_s(self) -> float:
+        """Return the seconds that threads of the group were ready and had no processor (Linux)."""
+        waited_ns = 0
+        for stat in self._group_stats():
+            for thread in stat.parent.glob("task/*/schedstat"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    waited_ns += int(thread.read_text().split()[1])
+        return waited_ns / 1e9
+
+    def _group_stats(self) -> list[Path]:
+        """The `stat` files of the child and of the processes of its group.
+
+        Raises:
+            ServerFailed: if there are none.
+        """
+        found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                group = int(stat.read_text().rpartition(")")[2].split()[2])
-                if group == self.pid:
-                    total += _resident_kib(stat.with_name("status")) * 1024
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        if total == 0:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if int(stat.read_text().rpartition(")")[2].split()[2]) == self.pid:
+                    found.append(stat)
+        if not found:
             raise ServerFailed(f"{self.name} is not running, or this system has no /proc")
-        return total
+        return found
 
 
 def _resident_kib(status: Path) -> int:
-    for line in status.read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in status.read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
     return 0

@@ -75,6 +75,7 @@ def pulsar_brokers(
     cluster: str = "test",
     folder: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    memory: tuple[str, ...] = MEMORY,
 ) -> Iterator[PulsarBrokers]:
     """Run brokers of a cluster that was set up and has bookies, for as long as the body runs.
 
@@ -105,7 +106,7 @@ def pulsar_brokers(
             }
             conf = home / "broker.conf"
             conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-            command = java_command(home, *MEMORY, main=BROKER_CLASS)
+            command = java_command(home, *memory, main=BROKER_CLASS)
             members.append(
                 Member(
                     f"broker-{number}",

@@ -105,6 +105,14 @@ class Standalone:
         """Return the memory that the server's processes occupy now."""
         return self._process.resident_bytes()
 
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the server's processes have used so far."""
+        return self._process.cpu_s()
+
+    def cpu_wait_s(self) -> float:
+        """Return the seconds that the server's threads were ready and had no processor."""
+        return self._process.cpu_wait_s()
+
     def healthy(self) -> bool:
         """Whether the health check answers 200."""
         return healthy(self.place.web_port)

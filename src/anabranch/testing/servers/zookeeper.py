@@ -82,6 +82,7 @@ def _settings(data: Path, port: int, ensemble: Mapping[int, tuple[int, int]]) ->
 def zookeeper(
     nodes: int = 1,
     *,
+    port: int | None = None,
     folder: Path | None = None,
     settings: Mapping[str, str] | None = None,
     memory: tuple[str, ...] = ("-Xmx512m",),
@@ -90,6 +91,7 @@ def zookeeper(
 
     Args:
         nodes: 1, or an odd number of voters.
+        port: of the only node; without it, a free one.
         folder: for data, configuration and logs; kept. Without it, a temporary one.
         settings: added to, or put in place of, the lines of each `zoo.cfg`.
         memory: the JVM's memory options.
@@ -98,8 +100,9 @@ def zookeeper(
         MissingTool: if Java or the jars are missing.
         ServerFailed: if a node does not become ready.
     """
+    assert port is None or nodes == 1, "a port is chosen for one node alone"
     find_java()
-    ports = tuple(free_port() for _ in range(nodes))
+    ports = tuple(port or free_port() for _ in range(nodes))
     ensemble = {number + 1: (free_port(), free_port()) for number in range(nodes)}
     members: list[Member] = []
 

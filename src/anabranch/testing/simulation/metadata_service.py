@@ -82,6 +82,12 @@ class MetadataService:
         self.renew(opened)
         return opened
 
+    def end_session(self, session: int) -> None:
+        """End a session as its client wishes."""
+        self._forget(session)
+        if session in self.machine.sessions:
+            self._apply(EndSessions(0, (session,)))
+
     def renew(self, session: int) -> bool:
         """Hear of a session's client; False if the session has ended."""
         if session not in self.machine.sessions:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, TypeVar
 
-from anabranch.errors import AnabranchError, OutcomeUnknown, Unreachable
+from anabranch.errors import AlreadyClosed, AnabranchError, OutcomeUnknown, Unreachable
 from anabranch.metadata.paths import is_within
 from anabranch.metadata.session_news import SessionNews
 from anabranch.metadata.store import (
@@ -134,12 +134,15 @@ class _Watch:
         self.prefix = prefix
         self._events: deque[Event] = deque()
         self._woken: asyncio.Future[None] | None = None
+        self._ended = False
 
     def __aiter__(self) -> "_Watch":
         return self
 
     async def __anext__(self) -> Event:
         while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
             self._woken = asyncio.get_running_loop().create_future()
             await self._woken
         return self._events.popleft()
@@ -149,6 +152,13 @@ class _Watch:
 
     def tell(self, event: Event) -> None:
         self._events.append(event)
+        self._wake()
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
@@ -174,6 +184,7 @@ class RemoteStore:
         self._watches: list[_Watch] = []
         self._told_to: Revision | None = None
         self._session_over = True
+        self._closed = False
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> None:
@@ -188,7 +199,7 @@ class RemoteStore:
         loop.call_later(delay_s, then, *arguments, context=self.context)
 
     def _connect(self) -> None:
-        if self._link is not None:
+        if self._link is not None or self._closed:
             return
         self._notice_the_end()
         link = Link(self, self._service)
@@ -205,7 +216,7 @@ class RemoteStore:
         link.tell(self._attached, link, session, sent_s)
 
     def _attached(self, link: Link, session: int, sent_s: float) -> None:
-        if self._link is not None or not link.passable:
+        if self._link is not None or self._closed or not link.passable:
             return
         if session == self.session and self._session_over:
             return  # given up meanwhile: the next attempt asks for another one
@@ -290,6 +301,8 @@ class RemoteStore:
     # --- the contract ---------------------------------------------------------------------------
 
     async def _call(self, work: Callable[[], T], *, is_write: bool) -> T:
+        if self._closed:
+            raise AlreadyClosed("the metadata store was closed")
         link = self._link
         if link is None:
             raise Unreachable("there is no connection to the metadata service")
@@ -309,6 +322,9 @@ class RemoteStore:
     async def children(self, path: str) -> list[str]:
         """See `MetadataStore.children`."""
         return await self._call(lambda: self._service.machine.tree.children(path), is_write=False)
+
+    async def sync(self) -> None:
+        """See `MetadataStore.sync`; every read is answered by the one server there is."""
 
     async def put(
         self,
@@ -345,3 +361,21 @@ class RemoteStore:
     def session_events(self) -> AsyncIterator[SessionEvent]:
         """See `MetadataStore.session_events`."""
         return self._news.listen()
+
+    async def close(self) -> None:
+        """See `MetadataStore.close`; without a connection the session ends by itself."""
+        if self._closed:
+            return
+        session = self.session
+        try:
+            async with asyncio.timeout(self.session_timeout_s):
+                await self._call(lambda: self._service.end_session(session), is_write=True)
+        except (AnabranchError, TimeoutError):
+            self._service.world.reach("session left to itself")
+        finally:
+            self._closed = True
+            if self._link is not None:
+                self._link.break_off()
+            for watch in self._watches:
+                watch.end()
+            self._news.close()

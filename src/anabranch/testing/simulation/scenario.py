@@ -142,5 +142,6 @@ def run_seed(
 
 def missing_marks(played: Scenario, reached: Counter[str], *, seldom: bool = False) -> list[str]:
     """What a set of seeds, or a long run, should have reached together and did not."""
-    wanted = [*played.marks, *(played.reaches_seldom if seldom else ())]
+    often = [mark for mark in played.marks if mark not in played.reaches_seldom]
+    wanted = [*often, *(played.reaches_seldom if seldom else ())]
     return [mark for mark in wanted if not reached[mark]]

@@ -226,6 +226,7 @@ _READERS: Final[dict[Op, Callable[[Reader], Asked]]] = {
     Op.SET_WATCHES2: _set_watches,
     Op.ADD_WATCH: _add_watch,
     Op.REMOVE_WATCHES: _remove_watch,
+    Op.WHO_AM_I: lambda reader: Read(Op.WHO_AM_I, "/"),
 }
 
 

@@ -153,6 +153,7 @@ class Tree:
                 return self._set_data(operation)
             case SetAcl(path, acl, version):
                 node = self._in_version(path, version, lambda node: node.aversion)
+                _check_acl(acl)
                 old = node.acl, node.aversion
                 node.acl, node.aversion = acl, node.aversion + 1
 
@@ -197,8 +198,7 @@ class Tree:
     def _create(self, create: Create) -> tuple[str, ZStat]:
         numbered = create.flag in _NUMBERED
         check_path(create.path + "0" if numbered else create.path)
-        if not create.acl or any(acl.scheme == "auth" for acl in create.acl):
-            raise Refused(Code.INVALID_ACL)  # nobody has an identity here
+        _check_acl(create.acl)
         above = parent_of(create.path)
         parent = self.node(above)
         path = f"{create.path}{parent.creates:010}" if numbered else create.path
@@ -263,3 +263,13 @@ class Tree:
         self._undo.append(undo)
         self._happened.append(Happened(WatchKind.CHANGED, wanted.path))
         return node.stat()
+
+
+def _check_acl(acl: Sequence[Acl]) -> None:
+    # Nobody has an identity here, and no scheme was set up besides those of every server.
+    known = all(
+        entry.scheme in ("world", "ip") or (entry.scheme == "digest" and ":" in entry.identity)
+        for entry in acl
+    )
+    if not acl or not known:
+        raise Refused(Code.INVALID_ACL)

@@ -11,6 +11,7 @@ import (
 	"github.com/oxia-db/oxia/common/process"
 	"github.com/oxia-db/oxia/common/proto"
 	"github.com/oxia-db/oxia/oxiad/common/option"
+	"github.com/oxia-db/oxia/oxiad/common/rpc/auth"
 	"github.com/oxia-db/oxia/oxiad/dataserver"
 )
 
@@ -21,6 +22,7 @@ func main() {
 	shards := flag.Uint("shards", 1, "number of shards")
 	certificate := flag.String("certificate", "", "file; with it, only TLS is spoken")
 	key := flag.String("key", "", "file with the certificate's key")
+	tokens := flag.String("tokens", "", "whose tokens are accepted, as Oxia's OIDC parameters; with it, only who has one gets in")
 	flag.Parse()
 	sorting, err := proto.ParseKeySortingType("hierarchical")
 	if err != nil {
@@ -34,6 +36,10 @@ func main() {
 	server.Server.Public.BindAddress = *address
 	server.Server.Public.TLS.CertFile = *certificate
 	server.Server.Public.TLS.KeyFile = *key
+	if *tokens != "" {
+		// A server in one process takes this and not what is configured.
+		auth.Disabled = auth.Options{Provider: auth.ProviderOIDC, ProviderParams: *tokens}
+	}
 	server.Observability.Metric.BindAddress = *metrics
 	server.Storage.WAL.Sync = &constant.FlagTrue
 	server.Storage.WAL.Dir = filepath.Join(*folder, "wal")

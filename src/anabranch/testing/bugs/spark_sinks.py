@@ -1,0 +1,115 @@
+"""Planted bugs of the writers of `pyspark_anabranch`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.ids import TopicName
+from anabranch.testing.planted import original, planted
+
+if TYPE_CHECKING:
+    from pyspark_anabranch.publishing import Partitions
+    from pyspark_anabranch.sink_rows import SinkRow
+    from pyspark_anabranch.staging import Stage, StagedRows
+    from pyspark_anabranch.writers import Publishing, StagedBatchWriter, StagedStreamWriter
+
+
+@planted("spark_forgets_event_times", target="pyspark_anabranch.publishing:_Sender.send")
+async def spark_forgets_event_times(
+    self: Any, target: TopicName, row: SinkRow, number: int
+) -> None:
+    """Messages are sent without their event time."""
+    row = row._replace(event_time_ms=None)
+    await original("spark_forgets_event_times")(self, target, row, number)
+
+
+@planted(
+    "spark_writes_to_the_first_partition", target="pyspark_anabranch.publishing:Partitions.target"
+)
+def spark_writes_to_the_first_partition(
+    self: Partitions, row: SinkRow, topic: TopicName | None, turn: int
+) -> TopicName:
+    """The partition that a row names does not count."""
+    row = row._replace(partition=None)
+    found: TopicName = original("spark_writes_to_the_first_partition")(self, row, topic, turn)
+    return found
+
+
+@planted(
+    "spark_shows_rows_before_the_commit",
+    target="pyspark_anabranch.writers:StagedStreamWriter.write",
+)
+def spark_shows_rows_before_the_commit(self: StagedStreamWriter, iterator: Iterator[Any]) -> Any:
+    """A task sends its rows when it has them."""
+    from pyspark_anabranch.sink_rows import sink_rows
+
+    batches = list(iterator)
+    task = self._task()
+    self._publishing.send(f"{task.attempt}", task.task, task.batch_id, sink_rows(iter(batches)))
+    return original("spark_shows_rows_before_the_commit")(self, iter(batches))
+
+
+@planted("spark_numbers_rows_anew", target="pyspark_anabranch.publishing:_Sender._opened")
+async def spark_numbers_rows_anew(self: Any, target: TopicName) -> Any:
+    """Rows are sent again under a name of their own each time."""
+    self._name = f"{self._name}-{self._client.runtime.entropy.token_hex(4)}"
+    return await original("spark_numbers_rows_anew")(self, target)
+
+
+@planted("spark_attempts_have_no_token", target="pyspark_anabranch.staging:Stage._path")
+def spark_attempts_have_no_token(self: Stage, staged: StagedRows) -> str:
+    """Attempts are told apart by their number alone, which every run of a query begins at zero."""
+    return f"{self._folder(staged.batch_id)}/{staged.task}-{staged.attempt}.arrow"
+
+
+@planted(
+    "spark_trusts_the_worker_python",
+    target="pyspark_anabranch.environment:check_worker_python",
+)
+def spark_trusts_the_worker_python(environment: Mapping[str, str]) -> str:
+    """Whatever Python was chosen for the workers is taken."""
+    return environment.get("PYSPARK_PYTHON", sys.executable)
+
+
+@planted("spark_takes_any_java", target="pyspark_anabranch.environment:java_version")
+def spark_takes_any_java(java: str) -> int | None:
+    """Every Java is taken to be new."""
+    return 17 if original("spark_takes_any_java")(java) else None
+
+
+@planted("spark_takes_any_package", target="pyspark_anabranch.environment:check_packages")
+def spark_takes_any_package() -> None:
+    """Versions of packages do not count."""
+
+
+@planted(
+    "spark_batch_tasks_send_at_once",
+    target="pyspark_anabranch.writers:StagedBatchWriter.write",
+)
+def spark_batch_tasks_send_at_once(self: StagedBatchWriter, iterator: Iterator[Any]) -> Any:
+    """A task of a batch write sends its rows when it has them."""
+    from pyspark_anabranch.sink_rows import sink_rows
+
+    task = self._task(self._job_id)
+    self._publishing.send(self._job_id, task.task, 0, sink_rows(iterator))
+    return original("spark_batch_tasks_send_at_once")(self, iter(()))
+
+
+@planted("spark_sends_before_it_looks", target="pyspark_anabranch.writers:Publishing.targets")
+def spark_sends_before_it_looks(self: Publishing, stage: Stage, chosen: Any) -> list[TopicName]:
+    """Whether rows can go where they say is found out when they are sent."""
+    return []
+
+
+@planted("spark_spreads_keys_over_tasks", target="pyspark_anabranch.key_order:_by_key")
+def spark_spreads_keys_over_tasks(rows: Any, tasks: int | None) -> Any:
+    """The rows of a key are of several tasks."""
+    return rows.repartition(tasks)
+
+
+@planted("spark_sorts_nothing", target="pyspark_anabranch.key_order:_sorted")
+def spark_sorts_nothing(rows: Any, by: Any) -> Any:
+    """The rows of a task stay as they come."""
+    return rows

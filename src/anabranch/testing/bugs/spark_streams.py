@@ -1,0 +1,117 @@
+"""Planted bugs of the streams of `pyspark_anabranch`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.testing.planted import original, planted
+
+if TYPE_CHECKING:
+    from pyspark_anabranch.admission import Waiting
+    from pyspark_anabranch.offsets import Offsets
+    from pyspark_anabranch.places import Place
+    from pyspark_anabranch.stream_reader import StreamReader
+    from pyspark_anabranch.topic_map import TopicMap
+    from pyspark_anabranch.topics import Topics
+
+
+@planted(
+    "spark_plans_from_memory",
+    target="pyspark_anabranch.stream_reader:StreamReader.partitions",
+)
+def spark_plans_from_memory(
+    self: StreamReader, start: dict[str, str], end: dict[str, str]
+) -> list[Any]:
+    """A batch ends where the topics end, whatever the log says."""
+    from pyspark_anabranch.offsets import offsets_document
+
+    ends = {name: known.end for name, known in self._topics.maps().items()}
+    plan: list[Any] = original("spark_plans_from_memory")(self, start, offsets_document(ends))
+    return plan
+
+
+@planted(
+    "spark_moves_the_frozen_target", target="pyspark_anabranch.stream_reader:StreamReader._look"
+)
+def spark_moves_the_frozen_target(self: StreamReader, begin: Offsets) -> Any:
+    """What is written after the freezing is read as well."""
+    target, self._target = self._target, None
+    try:
+        return original("spark_moves_the_frozen_target")(self, begin)
+    finally:
+        self._target = target
+
+
+@planted("spark_takes_whole_entries", target="pyspark_anabranch.admission:take")
+def spark_takes_whole_entries(
+    waiting: Sequence[Waiting], rows_max: int | None, bytes_max: int | None
+) -> dict[str, Place]:
+    """A batch that is to end within an entry ends behind it."""
+    ends: dict[str, Place] = original("spark_takes_whole_entries")(waiting, rows_max, bytes_max)
+    return {
+        topic: end._replace(entry_id=end.entry_id + (end.batch_index > 0), batch_index=0)
+        for topic, end in ends.items()
+    }
+
+
+@planted(
+    "spark_never_puts_off", target="pyspark_anabranch.stream_reader:StreamReader._is_too_early"
+)
+def spark_never_puts_off(self: StreamReader, waiting: list[Waiting], least: int) -> bool:
+    """A batch of any size goes at once."""
+    return False
+
+
+@planted("spark_asks_without_pause", target="pyspark_anabranch.topics:Topics.idle_s")
+def spark_asks_without_pause(self: Topics, interval_s: float) -> float:
+    """An idle query looks for news as often as Spark asks."""
+    return 0.01
+
+
+@planted(
+    "spark_waits_for_the_commit", target="pyspark_anabranch.stream_reader:StreamReader.latestOffset"
+)
+def spark_waits_for_the_commit(self: StreamReader, start: dict[str, str], limit: Any) -> Any:
+    """Only what Spark commits is acknowledged, which it never does for the last batch."""
+    from pyspark_anabranch.offsets import parse_offsets
+
+    self._acknowledged = parse_offsets(start)
+    return original("spark_waits_for_the_commit")(self, start, limit)
+
+
+@planted(
+    "spark_takes_the_end_of_a_ledger_for_a_loss",
+    target="pyspark_anabranch.stream_reader:StreamReader._intact_from",
+)
+def spark_takes_the_end_of_a_ledger_for_a_loss(
+    self: StreamReader, known: TopicMap, start: Place
+) -> Place:
+    """A place in a ledger that is gone is a loss, even if the subscription stands there."""
+    return start
+
+
+@planted(
+    "spark_reports_what_it_read",
+    target="pyspark_anabranch.stream_reader:StreamReader.latestOffset",
+)
+def spark_reports_what_it_read(self: StreamReader, start: dict[str, str], limit: Any) -> Any:
+    """A query says that the topics end where its batch ends."""
+    from pyspark_anabranch.offsets import parse_offsets
+
+    end: dict[str, str] = original("spark_reports_what_it_read")(self, start, limit)
+    self._seen = parse_offsets(end)
+    return end
+
+
+@planted("spark_starves_the_small", target="pyspark_anabranch.admission:shares")
+def spark_starves_the_small(backlogs: Sequence[int], total: int) -> list[int]:
+    """A topic whose share is less than one gets nothing."""
+    whole = sum(backlogs)
+    return [total * backlog // whole for backlog in backlogs]
+
+
+@planted("spark_counts_entries_as_lag", target="pyspark_anabranch.lag:rows_in")
+def spark_counts_entries_as_lag(waiting: Sequence[Waiting]) -> int:
+    """A batch of messages that waits is one row."""
+    return sum(len(each.entries) for each in waiting)

@@ -1,0 +1,89 @@
+"""A cluster whose metadata store can be replaced: our brokers on ZooKeeper, and an empty Oxia.
+
+The bookie registers in a store of its own and takes no part, or bookies register in the store that
+is replaced, and are led.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from anabranch.testing.servers.bookkeeper import BookKeeper, bookkeeper
+from anabranch.testing.servers.our_brokers import OurBrokers, init_cluster, our_brokers
+from anabranch.testing.servers.oxia import Oxia, oxia
+from anabranch.testing.servers.zookeeper import ZooKeeper, zookeeper
+
+_MEMORY: Final = ("-Xmx256m",)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceableCluster:
+    """Running servers."""
+
+    source: ZooKeeper
+    target: Oxia
+    brokers: OurBrokers
+    bookies: BookKeeper
+
+    @property
+    def web_urls(self) -> list[str]:
+        """Of every broker."""
+        return [f"http://127.0.0.1:{port}" for port in self.brokers.web_ports]
+
+
+@contextmanager
+def replaceable_cluster(
+    folder: Path, brokers: int = 2, *, session_timeout_s: float = 6.0
+) -> Iterator[ReplaceableCluster]:
+    """Run everything for as long as the body runs; logs stay in the folder.
+
+    Raises:
+        ServerFailed: if a server does not become ready.
+    """
+    with ExitStack() as held:
+        source = held.enter_context(zookeeper(memory=_MEMORY, folder=folder / "source"))
+        target = held.enter_context(oxia(folder=folder / "target"))
+        registry = held.enter_context(oxia(folder=folder / "registry"))
+        init_cluster(source.url)
+        init_cluster(registry.url)
+        bookies = held.enter_context(bookkeeper(registry.url, 1, folder=folder / "bookies"))
+        options = (
+            *("--metadata-session-timeout-s", f"{session_timeout_s:g}"),
+            *("--metadata-migration-targets", target.url),
+        )
+        running = held.enter_context(
+            our_brokers(
+                source.url,
+                brokers,
+                ledgers_url=f"bookkeeper:{registry.url}?ensemble=1&write=1&ack=1",
+                options=options,
+                folder=folder / "brokers",
+            )
+        )
+        yield ReplaceableCluster(source, target, running, bookies)
+
+
+@contextmanager
+def led_cluster(folder: Path, brokers: int = 1, bookies: int = 2) -> Iterator[ReplaceableCluster]:
+    """Run the same with bookies that register in the store that is to be replaced.
+
+    Raises:
+        ServerFailed: if a server does not become ready.
+    """
+    with ExitStack() as held:
+        source = held.enter_context(zookeeper(memory=_MEMORY, folder=folder / "source"))
+        target = held.enter_context(oxia(folder=folder / "target"))
+        init_cluster(source.url)
+        led = held.enter_context(bookkeeper(source.url, bookies, folder=folder / "bookies"))
+        running = held.enter_context(
+            our_brokers(
+                source.url,
+                brokers,
+                ledgers_url=f"bookkeeper:?ensemble={bookies}&write={bookies}&ack={bookies}",
+                options=("--metadata-migration-targets", target.url),
+                folder=folder / "brokers",
+            )
+        )
+        yield ReplaceableCluster(source, target, running, led)
