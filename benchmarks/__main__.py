@@ -8,20 +8,25 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from benchmarks import (
     bookkeeper_append,
+    cluster,
     fsync_placement,
     history_check,
     ledger_append,
     ledger_compaction,
     ledger_recovery,
     lock_switch,
+    loop_stalls,
     metadata_copy,
     metadata_oxia,
     metadata_store,
     metadata_zookeeper,
     open_managed_ledgers,
     open_topics,
+    perf_loads,
     sdk,
+    spark_decoding,
     standalone,
+    switchable_metadata,
     wire_codec,
 )
 from benchmarks.options import Options
@@ -32,20 +37,25 @@ SECONDS_MIN: Final = 15
 
 BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "bookkeeper_append": lambda _options: bookkeeper_append.run(),
+    "cluster": cluster.run,
     "fsync_placement": lambda _options: fsync_placement.run(),
     "history_check": lambda _options: history_check.run(),
     "ledger_append": lambda _options: ledger_append.run(),
     "ledger_compaction": lambda _options: ledger_compaction.run(),
     "ledger_recovery": lambda _options: ledger_recovery.run(),
     "lock_switch": lambda _options: lock_switch.run(),
+    "loop_stalls": lambda _options: loop_stalls.run(),
     "metadata_copy": metadata_copy.run,
     "metadata_oxia": metadata_oxia.run,
     "metadata_store": lambda _options: metadata_store.run(),
     "metadata_zookeeper": metadata_zookeeper.run,
     "open_managed_ledgers": lambda _options: open_managed_ledgers.run(),
+    "open_managed_ledgers_on_bookies": lambda _options: open_managed_ledgers.run_on_bookies(),
     "open_topics": open_topics.run,
     "sdk": sdk.run,
+    "spark_decoding": lambda _options: spark_decoding.run(),
     "standalone": standalone.run,
+    "switchable_metadata": lambda _options: switchable_metadata.run(),
     "wire_codec": lambda _options: wire_codec.run(),
 }
 """Each runs and prints its table; options that are about servers concern those with servers."""
@@ -62,7 +72,7 @@ def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def _parse(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
-    sides, loads = sorted(standalone.SIDES), sorted(standalone.LOADS)
+    sides, loads = sorted(standalone.SIDES), sorted(perf_loads.LOADS)
     default = Options()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(BENCHMARKS)}; default all")

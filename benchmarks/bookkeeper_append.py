@@ -27,11 +27,12 @@ from anabranch.ledgers.store import LedgerStore, LedgerWriter
 from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX, KIB
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
+from anabranch.testing import measured
 from anabranch.testing.bookies.registered import registered
 from anabranch.testing.servers import bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.pulsar import java_command
 
-ROUNDS: Final = 4
+ROUNDS: Final = 5
 FIRST_ID: Final = 1_000_000_000
 """Far from those that the Java client draws."""
 PROGRAM: Final = Path(__file__).with_name("BookKeeperAppends.java")
@@ -195,6 +196,7 @@ async def measure() -> None:
             )
             await registered(store, 3)
             ledger_id = FIRST_ID
+            ratios: dict[tuple[str, str], list[float]] = {}
             for load in LOADS:
                 found: dict[str, list[Figures]] = {"ours": [], "java v3": [], "java v2": []}
                 with (
@@ -208,8 +210,15 @@ async def measure() -> None:
                         found["java v2"].append(await asyncio.to_thread(java_v2.round))
                 for side, rounds in found.items():
                     _show(load, side, rounds[1:])
+                    if side != "ours":
+                        name = f"{load.window} x {load.entry_bytes // KIB} KiB"
+                        ratios[name, side] = [
+                            first.appends_per_s / other.appends_per_s
+                            for first, other in zip(found["ours"][1:], rounds[1:], strict=True)
+                        ]
             await store.close()
             await metadata.close()
+    measured.save("bookkeeper_append", ratios)
 
 
 def run() -> None:

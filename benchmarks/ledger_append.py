@@ -19,6 +19,7 @@ from anabranch.ledgers.factory import open_ledgers
 from anabranch.ledgers.store import LedgerStore, LedgerWriter
 from anabranch.limits import KIB, THREAD_SWITCH_S
 from anabranch.runtime.real import real_runtime
+from anabranch.testing import measured
 
 PAIRS = 6
 
@@ -99,6 +100,7 @@ async def measure() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder:
         store = await open_ledgers(f"embedded:{folder}/store", real_runtime())
         ledger_id = 0
+        found: dict[tuple[str, str], list[float]] = {}
         for load in LOADS:
             pairs = []
             for _ in range(PAIRS + 1):
@@ -107,11 +109,13 @@ async def measure() -> None:
             ours, plain = (statistics.median(side) for side in zip(*pairs[1:], strict=True))
             ratios = [a / b for a, b in pairs[1:]]
             name = f"{load.group} x {load.entry_bytes // KIB} KiB"
+            found[name, "plain loop"] = ratios
             print(
                 f"{name:>20} {ours:12.0f} {plain:12.0f} {ours * load.entry_bytes / 1e6:8.0f} "
                 f"{statistics.median(ratios):8.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
             )
         await store.close()
+    measured.save("ledger_append", found)
 
 
 def run() -> None:

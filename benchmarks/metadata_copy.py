@@ -1,7 +1,9 @@
 """A copy from ZooKeeper to Oxia end to end, and what a guard costs on a write to ZooKeeper.
 
-The copy is the one of `anabranch metadata copy`: look, copy, verify. Pulsar's own tool moves about
-6,600 nodes a second. A guarded write has its guard checked in the same multi.
+The copy is the one of `anabranch metadata copy`: look, copy, verify. Beside it, two bare loops read
+the same nodes from the same ZooKeeper, write them to an Oxia, and read them back instead of
+verifying; they look for no rights and keep no versions. Pulsar's own tool moves about 6,600 nodes a
+second. A guarded write has its guard checked in the same multi.
 """
 
 import asyncio
@@ -14,22 +16,23 @@ from dataclasses import replace
 from typing import Final
 
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import Guard, MetadataStore
+from anabranch.metadata.store import Guard, MetadataStore, Record
 from anabranch.metadata.transfer.copying import CopyOptions
 from anabranch.runtime.real import real_runtime
-from anabranch.testing.made_trees import each, made_tree
+from anabranch.testing.made_trees import each
 from anabranch.testing.metadata_copy_drill import copied
 from anabranch.testing.servers.oxia import oxia
 from anabranch.testing.servers.zookeeper import zookeeper
-from benchmarks.metadata_rates import VALUE
+from benchmarks import metadata_oxia, metadata_zookeeper
+from benchmarks.metadata_rates import VALUE, bulk_paths
 from benchmarks.options import Options
 from benchmarks.pairs import run_pairs
 from benchmarks.report import Figure, Measure, SideRun
 
-NODES: Final = 50_000
 PUTS: Final = 2_000
 SINGLE_PUTS: Final = 300
 IN_FLIGHT: Final = 256
+_SESSION_TIMEOUT_S: Final = 30.0
 MEASURES: Final = (
     Measure("whole", "ZooKeeper to Oxia: look, copy, verify", "nodes/s", True),
     Measure("no_rights", "the same with export.acl=skip", "nodes/s", True),
@@ -68,8 +71,8 @@ async def _guards(url: str, run: SideRun) -> None:
 async def _one(url: str, root: str, folder: str) -> SideRun:
     run = SideRun("anabranch", load_averages=[os.getloadavg()[0]])
     source = f"{url}{root}"
-    store = await open_store(source, real_runtime())
-    await store.restore(each(made_tree(NODES)))
+    store = await open_store(source, real_runtime(), session_timeout_s=_SESSION_TIMEOUT_S)
+    await store.restore(each(Record(path, VALUE, 0, 0, 0) for path in bulk_paths()))
     await store.close()
     skipping = f"{source}?export.acl=skip"
     for name, from_url, verify in (
@@ -89,14 +92,43 @@ async def _one(url: str, root: str, folder: str) -> SideRun:
     return run
 
 
+async def _raw(port: int, root: str) -> SideRun:
+    run = SideRun("raw", load_averages=[os.getloadavg()[0]])
+    source, paths = metadata_zookeeper.RawSide(port, root), bulk_paths()
+    await source.write_all(paths)
+    with oxia() as server:
+        target = metadata_oxia.RawSide(server.address)
+        begun = time.perf_counter()
+        nodes = await source.read_all()
+        await target.write_all(paths)
+        copied_s = time.perf_counter() - begun
+        await target.read_all()
+        verified_s = time.perf_counter() - begun
+        await target.close()
+    source.close()
+    for name, seconds in (
+        ("whole", verified_s),
+        ("no_rights", verified_s),
+        ("unverified", copied_s),
+    ):
+        run.figures[name] = Figure(nodes / seconds)
+    run.load_averages.append(os.getloadavg()[0])
+    return run
+
+
 def run(options: Options) -> None:
     numbers = itertools.count()
     with (
         zookeeper(memory=("-Xmx1g",)) as server,
         tempfile.TemporaryDirectory(prefix="bench-", dir=".") as folder,
     ):
+        (port,) = server.ports
 
-        def one(_side: str, _options: Options, _say: Callable[[str], None]) -> SideRun:
-            return asyncio.run(_one(server.url, f"/copy-{next(numbers)}", folder))
+        def one(side: str, _options: Options, _say: Callable[[str], None]) -> SideRun:
+            root = f"/copy-{next(numbers)}"
+            if side == "raw":
+                return asyncio.run(_raw(port, root))
+            return asyncio.run(_one(server.url, root, folder))
 
-        run_pairs("metadata_copy", MEASURES, one, replace(options, sides=("anabranch",)))
+        sides = ("anabranch",) if options.profile else ("anabranch", "raw")
+        run_pairs("metadata_copy", MEASURES, one, replace(options, sides=sides))

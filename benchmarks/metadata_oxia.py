@@ -1,19 +1,25 @@
-"""Our Oxia store beside a bare loop over grpc.aio, on one real server with one shard.
+"""Our Oxia store beside a bare loop over grpc.aio and the client `oxia` of the package index.
+
+Each has a real server with one shard to itself.
 
 The bare loop knows the shard, puts keys without looking whether their parents are there, and looks
 at no more of an answer than it must: it shows what the server and the gRPC library allow.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from anabranch.generated import oxia_client_pb2 as pb
-from anabranch.testing.servers.oxia import oxia
+from anabranch.testing.servers.failures import FetchFailed
+from anabranch.testing.servers.oxia import Oxia, oxia
+from benchmarks import published_oxia
 from benchmarks.metadata_rates import IN_FLIGHT, MEASURES, VALUE, Side, measure, store_side
 from benchmarks.options import Options
 from benchmarks.pairs import run_pairs
@@ -114,17 +120,27 @@ async def _opened(name: str, address: str, url: str) -> AsyncIterator[Side]:
         await side.close()
 
 
-async def run_side(name: str) -> SideRun:
+async def run_side(name: str, server: Oxia) -> SideRun:
     """All figures of "anabranch" or "raw"."""
-    # A server of its own for each side: Oxia has no chroot to keep them apart.
-    with oxia() as server:
-        async with _opened(name, server.address, server.url) as side:
-            return await measure(side, name)
+    async with _opened(name, server.address, server.url) as side:
+        return await measure(side, name)
 
 
 def run(options: Options) -> None:
-    def both(name: str, _options: Options, _say: Callable[[str], None]) -> SideRun:
-        return asyncio.run(run_side(name))
+    sides: tuple[str, ...] = ("anabranch",) if options.profile else ("anabranch", "raw")
+    published: Path | None = None
+    if not options.profile:
+        try:
+            published = published_oxia.prepare(print)
+            sides += (published_oxia.SIDE,)
+        except FetchFailed as error:
+            print(f"without the client of the package index: {error}", file=sys.stderr)
 
-    sides = ("anabranch",) if options.profile else ("anabranch", "raw")
-    run_pairs("metadata_oxia", MEASURES, both, replace(options, sides=sides))
+    def one(name: str, _options: Options, _say: Callable[[str], None]) -> SideRun:
+        # A server of its own for each side: Oxia has no chroot to keep them apart.
+        with oxia() as server:
+            if published is not None and name == published_oxia.SIDE:
+                return published_oxia.run_side(published, server.address)
+            return asyncio.run(run_side(name, server))
+
+    run_pairs("metadata_oxia", MEASURES, one, replace(options, sides=sides))

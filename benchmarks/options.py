@@ -10,5 +10,5 @@ class Options:
     pairs: int = 1
     seconds: int = 32
     sides: tuple[str, ...] = ("anabranch", "pulsar")
-    loads: tuple[str, ...] = ("batched", "unbatched")
+    loads: tuple[str, ...] = ("batched", "unbatched", "steady")
     profile: bool = False

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from anabranch.testing import measured
 from benchmarks.options import Options
 from benchmarks.report import Measure, Report, SideRun
 
-RESULTS: Final = Path(__file__).with_name("results")
+RESULTS: Final = Path(__file__).with_name("results") / "raw"
 
 
 def _machine() -> dict[str, str]:
@@ -54,5 +55,14 @@ def run_pairs(
             report.runs.append(measure(side, options, say))
             if not options.profile:
                 report.save(path)
+    if not options.profile:
+        measured.save(
+            name,
+            {
+                (measure.key, side): report.ratios(measure.key, place)
+                for place, side in enumerate(options.sides[1:], 1)
+                for measure in measures
+            },
+        )
     print(report.table())
     print("profiled, so slower: not for the record" if options.profile else f"saved {path}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,9 @@ from anabranch.testing.goals import load_goals
 from anabranch.testing.servers.java import FLAGS_VARIABLE, SHORT_LIVED
 
 os.environ.setdefault(FLAGS_VARIABLE, SHORT_LIVED)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background ignores it, and so would every program that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _known_goals = load_goals()
 _collected: dict[str, list[Claim]] = {}
 """By test, also of those that are left out; empty lists for tests without a marker."""

@@ -3,6 +3,7 @@
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 ANABRANCH = re.compile(r"(?:^|[\s/])anabranch ((?:[a-z][a-z-]* ?)+)")
 MODULE = re.compile(r"python -m (anabranch(?:\.\w+)*|benchmarks)")
+WHOLE_COMMAND = re.compile(r"^(?:\$ )?(?:\S+/)?anabranch (.*)$", re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
 PATH_IN_CODE = re.compile(r"^(?:src|tests|docs|examples|benchmarks|proto|requirements)/[\w./-]+$")
 
@@ -86,6 +88,32 @@ def test_no_two_decisions_have_one_number() -> None:
     records = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
     numbers = [name.partition("-")[0] for name in records]
     assert sorted(set(numbers)) == numbers
+
+
+def whole_commands_in(text: str) -> Iterator[list[str]]:
+    """The words of every command of ours that stands in a line of its own, for the shell to run."""
+    for language, body in FENCE.findall(text):
+        if language in ("", "console", "sh", "bash"):
+            for line in WHOLE_COMMAND.findall(body.replace("\\\n", " ")):
+                yield shlex.split(line, comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_take_what_they_are_given(page: Path, command) -> None:
+    for words in whole_commands_in(page.read_text()):
+        found, rest = command, words
+        while hasattr(found, "commands"):
+            found, rest = found.commands[rest[0]], rest[1:]
+        assert refusal_of(found, rest) == "", f"anabranch {shlex.join(words)}"
+
+
+def refusal_of(command, words: list[str]) -> str:
+    """What a command says to words that it does not take; files of a guide need not be here."""
+    try:
+        command.make_context(command.name, list(words))
+    except typer.BadParameter.__bases__ as error:  # the library has no other name for it
+        return "" if "does not exist" in str(error) else str(error)
+    return ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

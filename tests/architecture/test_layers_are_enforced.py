@@ -25,9 +25,7 @@ def report(tmp_path_factory) -> str:
     copy = tmp_path_factory.mktemp("copy")
     shutil.copy(ROOT / "pyproject.toml", copy)
     source = copy / "src" / "anabranch"
-    shutil.copytree(
-        ROOT / "src" / "anabranch", source, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (source / UNPLACED).mkdir()
     (source / UNPLACED / "__init__.py").touch()
     for file, imported in VIOLATIONS.values():

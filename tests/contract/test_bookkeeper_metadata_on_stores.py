@@ -8,10 +8,11 @@ import pytest
 from anabranch.errors import BadVersion, ConflictError, FormatError, NotFound
 from anabranch.ledgers.bookkeeper.bookies import Bookies
 from anabranch.ledgers.bookkeeper.digests import DigestType
-from anabranch.ledgers.bookkeeper.id_generation import Numbering, SharedLedgerIds
+from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds
 from anabranch.ledgers.bookkeeper.ledger_metadata import EnsembleSegment, LedgerMetadata, State
 from anabranch.ledgers.bookkeeper.ledger_paths import Layout, LedgerPaths, encode_layout
 from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
+from anabranch.metadata.counters import Numbering
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.coordination import WAIT_S_MAX, Place, until

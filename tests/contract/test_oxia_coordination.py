@@ -13,6 +13,7 @@ import test_locks_on_stores
 from test_oxia_metadata_contract import wipe
 
 from anabranch.metadata.factory import open_store
+from anabranch.metadata.oxia.store import OxiaStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.coordination import Participant, Place, until
@@ -59,7 +60,7 @@ async def place(server: Oxia) -> AsyncIterator[Place]:
         await watcher.end_session(number)  # type: ignore[attr-defined]
         await until(lambda: victim.session_valid_until < 0 or victim.session != number)
 
-    yield Place(join, kill)
+    yield Place(join, kill, joined)
     for participant in joined:
         await participant.close()
         await participant.store.close()
@@ -77,9 +78,11 @@ async def place(server: Oxia) -> AsyncIterator[Place]:
 )
 async def test_on_oxia(shared, place: Place) -> None:
     await shared(place)
+    assert (place.kinds, place.failures) == ({OxiaStore}, [])
 
 
 @pytest.mark.goal("core.M4", part="oxia")
 @pytest.mark.parametrize("shared", shared_with(test_counters_on_stores))
 async def test_counters_on_oxia(shared, place: Place) -> None:
     await shared(place)
+    assert (place.kinds, place.failures) == ({OxiaStore}, [])

@@ -3,16 +3,12 @@
 Where Oxia cannot do what the shared suite expects, `oxia_differences` says what it does instead.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
-from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.oxia.address import parse_address
-from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata import ConditionalWrites, Deletes, HostileInput
@@ -20,20 +16,12 @@ from anabranch.testing.contracts.metadata_copies import Indexes
 from anabranch.testing.contracts.metadata_sessions import Guards, Kill, Sequences, Sessions
 from anabranch.testing.contracts.metadata_trees import ScanAndChildren, Watching
 from anabranch.testing.contracts.oxia_differences import OxiaBatching, OxiaCopies
+from anabranch.testing.oxia_wiping import wipe
 from anabranch.testing.servers.oxia import Oxia, oxia
 
 # One loop for all: grpc.aio serves one loop per process well, and many after another badly.
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
 TIMEOUT_S = 3.0
-
-
-async def wipe(server: Oxia) -> None:
-    """Delete every key of the one server that the tests of this module share."""
-    client = await OxiaClient.open(real_runtime(), parse_address(server.url))
-    for link in client.links:
-        found = await link.keys_in(("", ""))
-        await asyncio.gather(*(link.write(pb.DeleteRequest(key=key)) for key in found))
-    await client.close()
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["1-shard", "3-shards"])

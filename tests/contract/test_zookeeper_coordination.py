@@ -45,7 +45,7 @@ async def place(servers: str) -> AsyncIterator[Place]:
         await end_session(victim)
         await until(lambda: victim.session_valid_until < 0 or victim.session != number)
 
-    yield Place(join, kill)
+    yield Place(join, kill, joined)
     for participant in joined:
         await participant.close()
         await participant.store.close()
@@ -62,9 +62,11 @@ async def place(servers: str) -> AsyncIterator[Place]:
 )
 async def test_on_zookeeper(shared, place: Place) -> None:
     await shared(place)
+    assert (place.kinds, place.failures) == ({ZooKeeperStore}, [])
 
 
 @pytest.mark.goal("core.M4", part="zookeeper")
 @pytest.mark.parametrize("shared", shared_with(test_counters_on_stores))
 async def test_counters_on_zookeeper(shared, place: Place) -> None:
     await shared(place)
+    assert (place.kinds, place.failures) == ({ZooKeeperStore}, [])

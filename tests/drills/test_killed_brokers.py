@@ -1,4 +1,4 @@
-"""Three brokers on a real ZooKeeper and real bookies: the owner is killed, and nothing is lost.
+"""Three brokers on a real ZooKeeper and real bookies: the owner is hurt, and nothing is lost.
 
 The metadata are prepared by our own tool; real bookies start on them.
 """
@@ -23,5 +23,21 @@ def test_others_take_over_when_the_owner_is_killed(tmp_path: Path) -> None:
     assert broken_rules(verdict) <= SLOWNESS, verdict.as_text()
     assert verdict.reasons == []
     assert verdict.counts["acknowledged"] > 300
+    assert verdict.figures["gap_max_s"] > 0.5, "publishing stood still while nobody had the topic"
     checked = {rule.id: rule.checked for rule in verdict.rules}
     assert checked["C13"] == verdict.counts["acknowledged"]
+
+
+@pytest.mark.goal("core.B14", part="paused")
+def test_the_stock_client_goes_on_after_the_owner_stood_still(tmp_path: Path) -> None:
+    """For 40 s, which outlives its session: another one has the topic when it wakes up."""
+    settings = BrokerDrillSettings(faults=1, seed=31, gap_s=1.0, rate=100.0, pause_s=40.0)
+    verdict = drill(settings, tmp_path, session_timeout_s=10.0)
+    assert broken_rules(verdict) <= SLOWNESS, verdict.as_text()
+    assert verdict.reasons == []
+    assert verdict.counts["acknowledged"] > 300
+    assert verdict.counts["deliveries"] > verdict.counts["acknowledged"]
+    checked = {rule.id: rule.checked for rule in verdict.rules}
+    assert checked["C13"] == verdict.counts["acknowledged"]
+    told = "".join(log.read_text() for log in (tmp_path / "brokers").rglob("*.log"))
+    assert "bundle_lost" in told, "who stood still hears that it is no longer the owner"

@@ -51,4 +51,4 @@ async def test_kills_undo_no_confirmed_acknowledgement(tmp_path: Path) -> None:
     assert checked["C5"] > 500
     assert checked["C3"] > 0
     assert checked["C11"] > 10
-    assert verdict.counts["redeliveries"] > 0, "no kill hit anything in flight"
+    assert verdict.counts["confirmed_acks"] > 500

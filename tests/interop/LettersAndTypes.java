@@ -61,9 +61,14 @@ public class LettersAndTypes {
                         }
                     }).subscribe());
         }
-        Thread.sleep(3000);
-        int before = active.size();
-        String first = active.iterator().next();
+        // Who is active is decided anew for a while after somebody has come: until it stays the same.
+        Set<String> told = Set.of();
+        for (int same = 0, wait = 0; wait < 300 && same < 30; wait++, Thread.sleep(100)) {
+            same = active.size() == 1 && active.equals(told) ? same + 1 : 0;
+            told = Set.copyOf(active);
+        }
+        int before = told.size();
+        String first = told.iterator().next();
         String second = first.equals("a") ? "b" : "a";
         try (Producer<String> producer = client.newProducer(Schema.STRING).topic(name).enableBatching(false).create()) {
             for (int each = 0; each < 6; each++) {
@@ -81,6 +86,10 @@ public class LettersAndTypes {
         consumers.get(first).close();
         for (int each = 0; each < 3; each++) {
             seen.add(consumers.get(second).receive(10, TimeUnit.SECONDS).getValue());
+        }
+        // The client tells its listener on a thread of its own: a message may be received sooner.
+        for (int wait = 0; wait < 100 && !active.contains(second); wait++) {
+            Thread.sleep(100);
         }
         System.out.println("active at first [" + before + "]");
         System.out.println("failover " + seen + " " + active.contains(second));
@@ -122,12 +131,73 @@ public class LettersAndTypes {
         System.out.println("keys [" + count + ", " + owners.size() + ", " + ordered + ", " + single + "]");
     }
 
+    /** A consumer of a pattern hears of a new topic from the broker, long before it would look for one. */
+    static void watched() throws Exception {
+        String pattern = "persistent://public/default/" + topic + "-watched-.*";
+        Consumer<String> consumer = client.newConsumer(Schema.STRING).topicsPattern(pattern)
+                .subscriptionName("s").subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                .patternAutoDiscoveryPeriod(1, TimeUnit.HOURS).subscribe();
+        List<String> seen = new ArrayList<>();
+        for (String each : List.of("a", "b")) {
+            try (Producer<String> producer = client.newProducer(Schema.STRING).topic(topic + "-watched-" + each).create()) {
+                producer.send(each);
+            }
+            Message<String> message = consumer.receive(60, TimeUnit.SECONDS);
+            seen.add(message == null ? "nothing" : message.getValue());
+        }
+        System.out.println("watched " + seen);
+        consumer.close();
+    }
+
+    static <T> String through(String name, Schema<T> schema, T value) throws Exception {
+        String of = topic + "-schema-" + name;
+        try (Consumer<T> consumer = client.newConsumer(schema).topic(of).subscriptionName("s").subscribe();
+                Producer<T> producer = client.newProducer(schema).topic(of).create()) {
+            producer.send(value);
+            Message<T> message = consumer.receive(20, TimeUnit.SECONDS);
+            return name + "=" + (message != null && value.equals(message.getValue()));
+        }
+    }
+
+    static void schemas() throws Exception {
+        List<String> seen = new ArrayList<>();
+        seen.add(through("bool", Schema.BOOL, true));
+        seen.add(through("int8", Schema.INT8, (byte) 8));
+        seen.add(through("int16", Schema.INT16, (short) 16));
+        seen.add(through("int32", Schema.INT32, 32));
+        seen.add(through("int64", Schema.INT64, 64L));
+        seen.add(through("float", Schema.FLOAT, 1.5f));
+        seen.add(through("double", Schema.DOUBLE, 2.5));
+        seen.add(through("instant", Schema.INSTANT, java.time.Instant.ofEpochSecond(1)));
+        seen.add(through("date", Schema.LOCAL_DATE, java.time.LocalDate.of(2026, 1, 2)));
+        seen.add(through("pair", Schema.KeyValue(Schema.STRING, Schema.INT32),
+                new org.apache.pulsar.common.schema.KeyValue<>("k", 1)));
+        System.out.println("schemas " + seen);
+    }
+
+    /** Whoever wants transactions from a server that has none is told so when it builds its client. */
+    static void transactions(String url) {
+        try {
+            PulsarClient.builder().serviceUrl(url).enableTransaction(true).build().newTransaction().build().get();
+            System.out.println("transactions [begun]");
+        } catch (Exception error) {
+            String words = String.valueOf(error);
+            // The second is what the client says of a server whose coordinator's topic has no partitions.
+            boolean off = words.contains("Transactions are not enabled")
+                    || words.contains("doesn't enable the transaction coordinator");
+            System.out.println("transactions [" + (off ? "off" : words) + "]");
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         topic = arguments[1];
         client = PulsarClient.builder().serviceUrl(arguments[0]).build();
         letters();
         failover();
         keys();
+        watched();
+        schemas();
+        transactions(arguments[0]);
         client.close();
         System.exit(0);
     }

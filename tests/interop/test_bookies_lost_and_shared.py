@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import count, pairwise
@@ -21,6 +23,7 @@ from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.bookies.registered import registered
 from anabranch.testing.contracts.ledgers import append, payloads_of
+from anabranch.testing.ledger_writer import payload_of
 from anabranch.testing.servers import Member, bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.bookkeeper import BookKeeper
 from anabranch.testing.servers.pulsar import java_command
@@ -97,8 +100,9 @@ async def test_killed_bookies_are_replaced_or_done_without(
         await asyncio.sleep(0.01)
     assert await writer.close() == len(written) - 1
     assert results == [None] * len(written), "no append fails"
-    pauses_s = [after - before for before, after in pairwise(completed_s)]
-    assert max(pauses_s) <= PAUSE_S_MAX
+    longest_s = max(after - before for before, after in pairwise(completed_s))
+    print(f"the longest pause was {longest_s:.3f} s")
+    assert longest_s <= PAUSE_S_MAX
     segments = (await store.cluster.registry.read(ledger_id)).metadata.segments
     assert len(segments) >= 2
     other = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, BookKeeperSettings())
@@ -126,20 +130,68 @@ async def test_a_writer_that_was_paused_is_fenced_and_nothing_acknowledged_is_lo
     await other.close()
 
 
+def dumped(shown: str) -> dict[int, bytes]:
+    """The entries that the shell has printed as hexadecimal, sixteen bytes a line, by their id."""
+    found: dict[int, bytes] = {}
+    entry_id = -1
+    for line in shown.splitlines():
+        if (named := re.search(r"Entry \{entryId=(\d+)", line)) is not None:
+            entry_id = int(named[1])
+            found[entry_id] = b""
+        elif (row := re.match(r"[0-9A-F]{8} ((?:[0-9A-F]{2} ){1,16})", line)) is not None:
+            found[entry_id] += bytes.fromhex(row[1])
+    return found
+
+
 @pytest.mark.goal("core.L5", part="shell reads ours")
 async def test_the_shell_reads_our_entries(
     store: BookKeeperLedgerStore, bookies: BookKeeper
 ) -> None:
+    """Byte for byte: of every length up to some lines of a dump, and with every byte there is."""
     ledger_id = next(_ids)
     writer = await store.create(ledger_id, custom_metadata={"application": b"anabranch"})
-    payloads = [b"entry number %d of ours" % number for number in range(5)]
+    payloads = [bytes((number + at) % 256 for at in range(number * 7)) for number in range(40)]
+    payloads[0] = bytes(range(256)) * 4
     await append(writer, *payloads)
     await writer.close()
-    shown = await asyncio.to_thread(
-        bookies.shell, "readledger", "-l", str(ledger_id), "-fe", "0", "-le", "4", "-m"
+    words = ["-entryformat", "hex", "readledger", "-l", str(ledger_id), "-fe", "0"]
+    shown = await asyncio.to_thread(bookies.shell, *words, "-le", str(len(payloads) - 1), "-m")
+    assert dumped(shown) == dict(enumerate(payloads))
+
+
+@pytest.mark.goal("core.L4", part="real bookies")
+async def test_a_process_that_was_stopped_is_fenced_when_it_goes_on(
+    store: BookKeeperLedgerStore, servers: tuple[str, BookKeeper]
+) -> None:
+    ledger_id = next(_ids)
+    words = [sys.executable, "-m", "anabranch.testing.ledger_writer"]
+    process = await asyncio.create_subprocess_exec(
+        *words, f"bookkeeper:{servers[0]}", str(ledger_id), stdout=subprocess.PIPE
     )
-    for payload in payloads:
-        assert payload.decode() in re.sub(r"\s+", " ", shown)
+    assert process.stdout is not None
+    try:
+        acknowledged = 0
+        while acknowledged < 2000:
+            entry_id, said = (await process.stdout.readline()).split(maxsplit=1)
+            assert (int(entry_id), said) == (acknowledged, b"None\n")
+            acknowledged += 1
+        process.send_signal(signal.SIGSTOP)
+        reader = await store.open(ledger_id)
+        process.send_signal(signal.SIGCONT)
+        rest = (await asyncio.wait_for(process.stdout.read(), 60)).splitlines()
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    refused = [line for line in rest if not line.endswith(b" None")]
+    acknowledged += len(rest) - len(refused)
+    assert refused, "it found out"
+    assert all(b"Fenced" in line for line in refused)
+    assert acknowledged <= reader.last_entry_id + 1, "what was acknowledged is there"
+    kept = await payloads_of(reader)
+    assert kept == [payload_of(number) for number in range(len(kept))]
+    assert (await store.describe(ledger_id)).last_entry_id == reader.last_entry_id
 
 
 @pytest.mark.goal("core.L5", part="shell recovers ours")

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFAULT_URL = "pulsar://127.0.0.1:6650"
+DEFAULT_WEB_URL = "http://127.0.0.1:8080"
 COMMAND = ".venv/bin/anabranch "
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
 
@@ -32,10 +33,11 @@ class Step(NamedTuple):
     printed: str | None
 
 
-def steps_of(page: Path, url: str) -> Iterator[Step]:
+def steps_of(page: Path, url: str, web_url: str) -> Iterator[Step]:
     for language, body in BLOCK.findall(page.read_text()):
         if language == "python":
-            yield Step([sys.executable, "-c", body.replace(DEFAULT_URL, url)], None)
+            program = body.replace(DEFAULT_URL, url).replace(DEFAULT_WEB_URL, web_url)
+            yield Step([sys.executable, "-c", program], None)
             continue
         for command, printed in re.findall(r"^\$ (.*)\n((?:[^$\n].*\n)*)", body, re.MULTILINE):
             assert command.startswith(COMMAND), f"not a command of ours: {command}"
@@ -67,7 +69,7 @@ def test_the_pages_for_beginners_show_code() -> None:
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
 def test_page_is_true(page: Path, tmp_path: Path) -> None:
     with anabranch_standalone() as server:
-        steps = list(steps_of(page, server.service_url))
+        steps = list(steps_of(page, server.service_url, server.web_url))
         assert steps, "a page with code has something to run"
         for step in steps:
             run(step, tmp_path)

@@ -13,15 +13,22 @@ from anabranch.testing.servers import anabranch_standalone
 SCRIPTS = Path(sys.executable).parent
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LAST_LINES = {
-    "asyncio_sdk.py": r"read 100 messages in order",
+    "administer.py": r"administered, and nothing is left",
+    "asyncio_sdk.py": r"sent 6 messages to 3 partitions",
     "produce_consume.py": r"received 40 messages on a shared subscription: \[[1-9]\d*, [1-9]\d*\]",
+}
+
+ADDRESSES = {
+    "administer.py": lambda server: ("--url", server.service_url, "--web-url", server.web_url),
+    "asyncio_sdk.py": lambda server: ("--url", server.service_url, "--web-url", server.web_url),
+    "produce_consume.py": lambda server: ("--url", server.service_url),
 }
 
 
 @pytest.fixture(scope="module")
-def url():
-    with anabranch_standalone() as server:
-        yield server.service_url
+def server():
+    with anabranch_standalone() as running:
+        yield running
 
 
 def test_every_example_is_run():
@@ -46,9 +53,9 @@ def test_first_server_from_configuration_to_messages(own_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", LAST_LINES)
-def test_example(url, name):
+def test_example(server, name):
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name, "--url", url],
+        [sys.executable, EXAMPLES / name, *ADDRESSES[name](server)],
         capture_output=True, text=True, check=False, timeout=100, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

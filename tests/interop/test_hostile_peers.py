@@ -20,7 +20,8 @@ GROWTH_BYTES_MAX = 64 * 1024 * 1024
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Standalone]:
-    with anabranch_standalone(options=["--log-level", "error"]) as running:
+    options = ["--log-level", "error", "--keep-alive-interval-s", "1"]
+    with anabranch_standalone(options=options) as running:
         yield running
 
 
@@ -77,4 +78,24 @@ def test_a_frame_that_declares_too_much_is_refused_before_it_is_sent(server: Sta
         while piece := peer.recv(65536):
             answer += piece
     assert b"Anabranch" in answer
+    assert b"2147483651 bytes" in answer, "the peer is not told why"
     still_serves(server)
+
+
+@pytest.mark.goal("core.B1", part="keep-alive", broken_by="the_silent_are_kept")
+def test_who_does_not_answer_is_dropped_and_a_stock_client_that_idles_is_not(
+    server: Standalone,
+) -> None:
+    with (
+        pulsar_client(server.service_url) as client,
+        socket.create_connection(("127.0.0.1", server.place.port), timeout=30) as deaf,
+    ):
+        producer = client.create_producer("idle")
+        first = producer.send(b"before")
+        deaf.sendall(GREETING)
+        answer = b""
+        while piece := deaf.recv(65536):
+            answer += piece  # until the server has given up on us, which takes two intervals
+        assert b"Anabranch" in answer
+        assert producer.is_connected()
+        assert producer.send(b"after").ledger_id() == first.ledger_id()

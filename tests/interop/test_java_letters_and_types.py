@@ -1,6 +1,5 @@
-"""Retry and dead letters, Failover and Key_Shared with the Java client, on ours and Pulsar."""
+"""Letters, subscription types, patterns, schemas with the Java client, on ours and Pulsar."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
-from anabranch.testing.servers.cache import locate
-from anabranch.testing.servers.java import find_java
+from anabranch.testing.servers.java_programs import named_lines, said_by
 from anabranch.testing.servers.standalone import Standalone
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
@@ -21,6 +19,10 @@ SEEN = [
     "active at first [1]",
     "failover [0, 1, 2, 3, 4, 5, 3, 4, 5] true",
     "keys [300, 20, true, true]",
+    "watched [a, b]",
+    "schemas [bool=true, int8=true, int16=true, int32=true, int64=true, float=true, double=true, "
+    "instant=true, date=true, pair=true]",
+    "transactions [off]",
 ]
 
 
@@ -35,23 +37,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Standalone]:
 @pytest.mark.goal("core.B4", part="key_shared")
 @pytest.mark.goal("core.B6", part="retry letters")
 @pytest.mark.goal("core.B6", part="dead letters")
+@pytest.mark.goal("core.B8", part="watchers")
+@pytest.mark.goal("core.B10", part="all types")
+@pytest.mark.goal("core.B1", part="not served")
 def test_the_java_client_sees_the_same_letters_and_types(server: Standalone) -> None:
-    java = find_java()
-    done = subprocess.run(
-        [
-            str(java.program),
-            *java.flags,
-            *("-cp", f"{locate('pulsar-jars')}/*"),
-            str(PROGRAM),
-            server.service_url,
-            f"java-{time.monotonic_ns()}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    # The client logs to the same stream.
-    names = {text.split(" [")[0] for text in SEEN}
-    seen = [text for text in done.stdout.splitlines() if text.split(" [")[0] in names]
-    assert seen == SEEN, done.stderr
+    said = said_by(PROGRAM, server.service_url, f"java-{time.monotonic_ns()}")
+    assert named_lines(said, SEEN) == SEEN

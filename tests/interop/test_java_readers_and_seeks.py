@@ -1,6 +1,5 @@
 """Readers, seeks and acknowledgement receipts with the Java client, on our server and on Pulsar."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
-from anabranch.testing.servers.cache import locate
-from anabranch.testing.servers.java import find_java
+from anabranch.testing.servers.java_programs import named_lines, said_by
 from anabranch.testing.servers.standalone import Standalone
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
@@ -51,22 +49,5 @@ def server(request: pytest.FixtureRequest) -> Iterator[Standalone]:
 @pytest.mark.goal("core.B5", part="has-message-available")
 @pytest.mark.goal("core.B6", part="ack receipts")
 def test_the_java_client_sees_the_same(server: Standalone) -> None:
-    java = find_java()
-    done = subprocess.run(
-        [
-            str(java.program),
-            *java.flags,
-            *("-cp", f"{locate('pulsar-jars')}/*"),
-            str(PROGRAM),
-            server.service_url,
-            f"java-{time.monotonic_ns()}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    # The client logs to the same stream.
-    names = {text.split(" [")[0] for text in SEEN}
-    seen = [text for text in done.stdout.splitlines() if text.split(" [")[0] in names]
-    assert seen == SEEN, done.stderr
+    said = said_by(PROGRAM, server.service_url, f"java-{time.monotonic_ns()}")
+    assert named_lines(said, SEEN) == SEEN

@@ -120,6 +120,22 @@ def test_looking_makes_no_chroot(servers: Servers, tmp_path: Path) -> None:
     assert run("ls", "/", "--url", top) == "refusals\n"
 
 
+def test_a_scheme_that_nobody_speaks_is_named(servers: Servers, tmp_path: Path) -> None:
+    wrong = "zookeeper://127.0.0.1:2181"
+    file = tmp_path / "none"
+    processes = [
+        begin("put", "/a", "--value", "x", "--url", wrong),
+        begin("export", file, "--url", wrong),
+        *(begin("copy", servers.url(kind), wrong) for kind in KINDS),
+        *(begin("copy", wrong, servers.url(kind)) for kind in KINDS),
+    ]
+    before = [digest(servers.url(kind)) for kind in KINDS]
+    for process in processes:
+        assert "zookeeper:" in refusal(process)
+    assert [digest(servers.url(kind)) for kind in KINDS] == before
+    assert not file.exists()
+
+
 def test_nobody_there_is_one_line_with_the_address() -> None:
     ports = free_port(), free_port()
     nobody = [f"zk:127.0.0.1:{ports[0]}", f"oxia://127.0.0.1:{ports[1]}/default", "zk:no.invalid"]

@@ -1,6 +1,8 @@
 """A real Oxia that speaks TLS: who trusts its certificate gets in, and nobody else."""
 
+import asyncio
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,28 @@ async def test_tls_with_another_authority_is_refused(secured: Secured) -> None:
     url = f"oxia://127.0.0.1:{secured.port}/default"
     with pytest.raises(ConfigError, match=r"of Oxia at 127.0.0.1:\d+ is not trusted"):
         await open_store(url, real_runtime(), credentials=trusting(secured.stranger))
+
+
+async def test_commands_with_a_wrong_authority_change_nothing(
+    secured: Secured, tmp_path: Path
+) -> None:
+    def run(authority: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "credentials.toml"
+        head = 'format = "anabranch.metadata-credentials"\nversion = 1\n'
+        file.write_text(f'{head}[oxia]\ntoken = "secret"\n[oxia.tls]\nca = "{authority}"\n')
+        file.chmod(0o600)
+        url = f"oxia://127.0.0.1:{secured.port}/default"
+        options = ["--url", url, "--credentials", str(file)]
+        command = [sys.executable, "-m", "anabranch", "metadata", *words, *options]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    put = await asyncio.to_thread(run, secured.stranger, "put", "/by-command", "--value", "x")
+    assert (put.returncode, put.stdout) == (2, "")
+    assert put.stderr.startswith(f"error: the certificate of Oxia at 127.0.0.1:{secured.port}")
+    assert put.stderr.count("\n") == 1
+    assert "secret" not in put.stderr
+    there = await asyncio.to_thread(run, secured.authority, "ls", "/")
+    assert (there.returncode, "by-command" in there.stdout) == (0, False)
 
 
 async def test_certificate_of_another_name_is_refused(

@@ -119,7 +119,7 @@ async def test_a_reader_goes_on_behind_what_it_read_after_a_lost_connection(
     await publish(sdk, topic, batching)
     reader = await sdk.reader(topic)
     assert await read(reader, 7) == list(range(7))
-    for connection in sdk._connections.values():
+    for connection in sdk.brokers.connections.values():
         connection.abort()
     assert await read(reader, 3) == [7, 8, 9]
 

@@ -156,7 +156,7 @@ def test_stop_with_clients_connected_is_clean(start):
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 20
-        while 'pulsar_consumers_count{cluster="standalone"} 1' not in server.get("/metrics"):
+        while 'pulsar_broker_consumers_count{cluster="standalone"} 1' not in server.get("/metrics"):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         produce(server, "seen")

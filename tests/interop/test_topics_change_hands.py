@@ -1,7 +1,8 @@
 """Topics that Pulsar and our server take over from each other, on one ZooKeeper and three bookies.
 
 Pulsar writes a topic and stops; ours serves it, writes one of its own and stops; Pulsar serves
-both and is killed; ours serves both. Each finds the entries, and exactly what is unacknowledged.
+both and is killed; ours serves both. Each finds the entries, exactly what is unacknowledged, and
+every version of the schemas, and adds another one.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from pulsar.schema import Integer, JsonSchema, Record, String
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
@@ -35,6 +37,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 NAMESPACE = "public/default"
 THEIRS, OURS = "theirs", "ours"
+TYPED = ("typed-theirs", "typed-ours")
 PULSAR_SETTINGS = {
     "managedLedgerDefaultEnsembleSize": "3",
     "managedLedgerDefaultWriteQuorum": "2",
@@ -42,17 +45,37 @@ PULSAR_SETTINGS = {
     "managedLedgerMaxEntriesPerLedger": "9",
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "metadataStoreSessionTimeoutMillis": "6000",
+    "schemaCompatibilityStrategy": "ALWAYS_COMPATIBLE",
     "brokerEntryMetadataInterceptors": ",".join(
         f"org.apache.pulsar.common.intercept.Append{name}MetadataInterceptor"
         for name in ("BrokerTimestamp", "Index")
     ),
 }
-OUR_OPTIONS = ("--cluster", "test", "--ledgers-url", "bookkeeper:?ensemble=3&write=3&ack=2")
+OUR_OPTIONS = (
+    *("--cluster", "test", "--ledgers-url", "bookkeeper:?ensemble=3&write=3&ack=2"),
+    *("--schema-compatibility", "ALWAYS_COMPATIBLE"),
+)
 BATCH = 6
 SETTLED_S = 2.0
 """Acknowledgements travel in groups, and both brokers store them once a second."""
 Place = tuple[int, int, int]
 """Ledger, entry, and index in the batch."""
+
+
+class Order(Record):  # type: ignore[misc]
+    item = String()
+
+
+class Counted(Record):  # type: ignore[misc]
+    item = String()
+    count = Integer()
+
+
+class Priced(Record):  # type: ignore[misc]
+    item = String()
+    count = Integer()
+    price = Integer()
 
 
 @dataclass
@@ -170,13 +193,72 @@ def check_entries(client: Any, topic: Topic) -> None:
     assert len(set(topic.producers)) == len(topic.producers), "no name was given twice"
 
 
-def internals(brokers: PulsarBrokers, topic: str) -> Any:
-    connection = HTTPConnection("127.0.0.1", brokers.web_ports[0], timeout=30)
+def asked(web_port: int, path: str) -> Any:
+    connection = HTTPConnection("127.0.0.1", web_port, timeout=30)
     try:
-        connection.request("GET", f"/admin/v2/persistent/{NAMESPACE}/{topic}/internalStats")
+        connection.request("GET", f"/admin/v2/{path}")
         return json.loads(connection.getresponse().read())
     finally:
         connection.close()
+
+
+def internals(brokers: PulsarBrokers, topic: str) -> Any:
+    return asked(brokers.web_ports[0], f"persistent/{NAMESPACE}/{topic}/internalStats")
+
+
+def schemas(web_port: int, topic: str) -> list[dict[str, Any]]:
+    """Every version of a topic's schema, as the broker at a port says it."""
+    said = asked(web_port, f"schemas/{NAMESPACE}/{topic}/schemas")["getSchemaResponses"]
+    versions: list[dict[str, Any]] = sorted(said, key=lambda schema: schema["version"])
+    return versions
+
+
+def evolve(client: Any, topic: str, *values: Any) -> None:
+    """Send a message of each value's schema, which is stored if it is a new one."""
+    for value in values:
+        producer = client.create_producer(topic, schema=JsonSchema(type(value)))
+        producer.send(value)
+        producer.close()
+
+
+def check_typed(client: Any, topic: str, items: list[str]) -> None:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=JsonSchema(Order))
+    assert [reader.read_next(20_000).value().item for _ in items] == items
+    reader.close()
+
+
+def checked(url: str) -> Any:
+    """What `anabranch managed-ledger verify` finds, with nobody serving the topics."""
+    words = ["managed-ledger", "verify", "--metadata", url, "--ledgers", "bookkeeper:"]
+    done = CliRunner().invoke(app, [*words, "--output", "json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def check_shown(url: str, topic: Topic) -> None:
+    """The chain as `anabranch managed-ledger show` reads it has the entries that were sent."""
+    words = ["managed-ledger", "show", topic.name, "--metadata", url, "--ledgers", "bookkeeper:"]
+    done = CliRunner().invoke(app, [*words, "--output", "json"])
+    assert done.exit_code == 0, done.output
+    chain = json.loads(done.stdout)
+    places = {(ledger, entry) for ledger, entry, _ in topic.places.values()}
+    held = {row["ledger"]: row["entries"] for row in chain["ledgers"]}
+    assert chain["entries"] == len(places)
+    assert held == {i: sum(1 for p in places if p[0] == i) for i in held}
+    assert sorted(chain["cursors"]) == ["exclusive", "shared"]
+
+
+async def _until_no_broker(url: str) -> None:
+    """A broker that was killed is registered until its session ends."""
+    store = await open_store(url, real_runtime())
+    try:
+        for _ in range(300):
+            if not await store.children("/loadbalance/brokers"):
+                return
+            await asyncio.sleep(0.2)
+        raise TimeoutError("a broker is still registered")
+    finally:
+        await store.close()
 
 
 def shown(url: str, topic: str) -> Any:
@@ -232,10 +314,16 @@ def pulsar_broker(url: str) -> Iterator[PulsarBrokers]:
         yield brokers
 
 
+@pytest.mark.goal("core.L5", part="Pulsar reads ours")
+@pytest.mark.goal("core.L5", part="we read Pulsar's")
 @pytest.mark.goal("core.L8", part="Pulsar's topic served by ours")
 @pytest.mark.goal("core.L8", part="our topic served by Pulsar")
+@pytest.mark.goal("core.L9", part="read by Pulsar")
+@pytest.mark.goal("core.L9", part="Pulsar's read")
 def test_topics_change_hands_and_back() -> None:
     theirs, ours = Topic(THEIRS), Topic(OURS)
+    typed_theirs, typed_ours = TYPED
+    first, second, third = Order(item="tea"), Counted(item="rice", count=2), Priced(item="oil")
     with zookeeper() as ensemble:
         url = ensemble.url
         set_up_cluster(url, port=free_port(), web_port=free_port())
@@ -246,8 +334,11 @@ def test_topics_change_hands_and_back() -> None:
                 pulsar_client(brokers.service_url) as client,
             ):
                 fill(client, theirs, "first")
+                evolve(client, typed_theirs, first, second)
                 said = internals(brokers, THEIRS)
+                known = {typed_theirs: schemas(brokers.web_ports[0], typed_theirs)}
             check_cursors(url, theirs, said)
+            check_shown(url, theirs)
             # Ours makes the tenant and the namespace, and Pulsar goes on with what ours made.
             asyncio.run(_forget_namespaces(url))
             with (
@@ -258,6 +349,15 @@ def test_topics_change_hands_and_back() -> None:
                 publish(client, theirs, "second")
                 check_rest(client, theirs, "second")
                 fill(client, ours, "third")
+                assert schemas(server.place.web_port, typed_theirs) == known[typed_theirs]
+                check_typed(client, typed_theirs, ["tea", "rice"])
+                evolve(client, typed_theirs, third, first)
+                evolve(client, typed_ours, first, second, first)
+                known = {topic: schemas(server.place.web_port, topic) for topic in TYPED}
+                assert [len(known[topic]) for topic in TYPED] == [3, 2]
+            found = checked(url)
+            assert (found["managed_ledgers"] >= 4, found["findings"]) == (True, [])
+            check_shown(url, ours)
             with (
                 pulsar_broker(url) as brokers,
                 pulsar_client(brokers.service_url) as client,
@@ -266,7 +366,14 @@ def test_topics_change_hands_and_back() -> None:
                     check_entries(client, topic)
                     publish(client, topic, prefix)
                     check_rest(client, topic, prefix)
+                assert {t: schemas(brokers.web_ports[0], t) for t in TYPED} == known
+                check_typed(client, typed_theirs, ["tea", "rice", "oil", "tea"])
+                check_typed(client, typed_ours, ["tea", "rice", "tea"])
+                evolve(client, typed_ours, second, third)
+                known = {t: schemas(brokers.web_ports[0], t) for t in TYPED}
+                assert [len(known[topic]) for topic in TYPED] == [3, 3]
                 brokers.members[0].kill()
+            asyncio.run(_until_no_broker(url))
             with (
                 anabranch_standalone(options=our_options) as server,
                 pulsar_client(server.service_url) as client,
@@ -275,3 +382,5 @@ def test_topics_change_hands_and_back() -> None:
                     check_entries(client, topic)
                     publish(client, topic, prefix)
                     check_rest(client, topic, prefix)
+                assert {t: schemas(server.place.web_port, t) for t in TYPED} == known
+                check_typed(client, typed_ours, ["tea", "rice", "tea", "rice", "oil"])

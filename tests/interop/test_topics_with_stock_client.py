@@ -92,6 +92,22 @@ def test_a_pattern_finds_topics_partitions_and_what_is_not_stored(
     assert from_there.receive(RECEIVE_MS).data() == b"passing"
 
 
+@pytest.mark.goal("core.B8", part="auto-creation", broken_by="new_topics_are_never_partitioned")
+def test_a_namespace_whose_new_topics_have_partitions(
+    server: StandaloneInThread, client: Any
+) -> None:
+    wanted = AutoTopicCreation(allow=True, topic_type="partitioned", default_num_partitions=3)
+    rules = NamespacePolicies(auto_topic_creation=wanted)
+    store = server.broker.namespaces._store
+    server.run(store.put(paths.namespace_path("public/wide"), encode(rules)))
+    client.create_producer("public/wide/new").send(b"in")
+    whole = "persistent://public/wide/new"
+    assert client.get_topic_partitions("public/wide/new") == [
+        f"{whole}-partition-{number}" for number in range(3)
+    ]
+
+
+@pytest.mark.goal("core.B8", part="auto-creation", broken_by="topics_come_by_asking")
 def test_a_namespace_that_wants_no_new_topics(server: StandaloneInThread, client: Any) -> None:
     broker = server.broker
     rules = NamespacePolicies(auto_topic_creation=AutoTopicCreation(allow=False))

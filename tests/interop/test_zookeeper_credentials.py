@@ -168,6 +168,12 @@ def test_commands_with_a_wrong_password(guarded: Guarded, tmp_path: Path) -> Non
     assert warning.startswith("warning: ")
     assert "chmod 600" in warning
     assert error == "error: ZooKeeper does not accept the credentials: check them"
+    file.chmod(0o600)
+    plain = ("--url", f"{guarded.plain}/wrong-password")
+    put = anabranch("metadata", "put", "/a", "--value", "x", *plain, "--credentials", file)
+    assert (put.returncode, put.stdout, put.stderr) == (2, "", f"{error}\n")
+    there = anabranch("metadata", "ls", "/", *plain)
+    assert (there.returncode, "there is no node /wrong-password" in there.stderr) == (1, True)
 
 
 def test_server_with_a_wrong_password_does_not_start(guarded: Guarded, tmp_path: Path) -> None:

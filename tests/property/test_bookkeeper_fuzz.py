@@ -6,6 +6,7 @@ frame per file.
 
 import asyncio
 import struct
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ CORPUS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.bin"))}
 LEDGER_ID = 7
 PASSWORD = b"passwd"
 KEY = bytes(20)
-ADDS = frames.AddRequests(LEDGER_ID, KEY)
+ADDS = frames.AddRequests(LEDGER_ID, KEY, repeat(1))
 ASKED: dict[str, tuple[Request, Status]] = {
     "added": (ADDS.add(0, b"", b""), Status.OK),
     "read": (frames.read(LEDGER_ID, 0), Status.OK),
@@ -44,7 +45,7 @@ class Pipe:
     def __init__(self) -> None:
         self.aborted = False
 
-    def writelines(self, pieces: list[bytes]) -> None:
+    def write(self, data: bytes) -> None:
         pass
 
     def abort(self) -> None:

@@ -51,6 +51,10 @@ SETTINGS = settings(
 )
 
 
+def _plain_put(path: str, value: bytes, expected: Expected) -> Put:
+    return Put(path, value, expected)
+
+
 @dataclass
 class Known:
     """What the model knows of a node."""
@@ -70,12 +74,14 @@ class MetadataModel(RuleBasedStateMachine):
     batches_in_order = True
     """Whether the changes of a batch are made one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """With a loop that outlives it, or one of its own."""
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        self.own_loop = loop is None
+        self.loop = loop or asyncio.new_event_loop()
         self.nodes: dict[str, Known] = {}
         self.store: Any
-        self.seen = Revision(0, 0)
+        self.seen: Revision
         self.changes = 0
         self.changes_seen = 0
 
@@ -92,11 +98,13 @@ class MetadataModel(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.store = self.wait_for(self.open())
+        self.seen = self.wait_for(self.store.revision())
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.wait_for(self.store.close())
-        self.loop.close()
+        if self.own_loop:
+            self.loop.close()
 
     # --- the model ----------------------------------------------------------------------------
 
@@ -234,8 +242,8 @@ class MetadataModel(RuleBasedStateMachine):
     @rule(
         operations=st.lists(
             st.one_of(
-                st.builds(Put, PATHS, VALUES, st.sampled_from([ANY, ABSENT])),
-                st.builds(Delete, PATHS),
+                st.builds(_plain_put, PATHS, VALUES, st.sampled_from([ANY, ABSENT])),
+                PATHS.map(Delete),
             ),
             max_size=6,
             # The model looks implied parents up afterwards, so no path may matter twice.

@@ -148,6 +148,7 @@ messages = st.builds(
     st.none() | st.dictionaries(texts, texts, max_size=3),
     st.none() | st.integers(1, 2**60),
     st.integers(0, 2**40),
+    st.none() | st.integers(0, 2**60),
 )
 
 

@@ -5,6 +5,7 @@ entry is looked into), all others are understood to the end. Bytes that once bro
 added as another file.
 """
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,14 +83,19 @@ def test_bad_entries_are_refused_when_looked_into(name: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**64 - 1))
 def test_mutated_streams_never_break_the_codec(seed: int) -> None:
-    wire_fuzz.fuzz(seed, STREAMS, streams=50)
+    rng = random.Random(seed)
+    for _ in range(50):
+        data, piece_bytes = wire_fuzz.mutate(rng, STREAMS), rng.choice((1, 3, 7, 64))
+        whole = wire_fuzz.exercise(data)
+        assert wire_fuzz.exercise(data, piece_bytes=piece_bytes) == whole
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=600))
 def test_random_bytes_never_break_the_codec(data: bytes) -> None:
-    wire_fuzz.exercise(data)
-    wire_fuzz.look_into_entry(data)
+    assert wire_fuzz.exercise(data, piece_bytes=7) == wire_fuzz.exercise(data)
+    refused = is_refused_by(wire.read_metadata, data)
+    assert wire_fuzz.look_into_entry(data) >= refused, "it is refused by a second reading too"
 
 
 def test_mutations_reach_past_the_framing() -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError, OutcomeUnknown, ProtocolError, Unreachable
@@ -41,9 +41,9 @@ ASKED: dict[str, Request[object]] = {
     "children": requests.get_children2("/"),
     "acl": requests.get_acl("/a"),
     "no_node": requests.get_data("/none"),
-    "multi": requests.multi([]),
-    "multi_refused": requests.multi([]),
-    "multi_read": requests.multi_read([]),
+    "multi": requests.multi([requests.delete("/a")] * 4),
+    "multi_refused": requests.multi([requests.delete("/a")] * 3),
+    "multi_read": requests.multi_read([requests.read_part("/a")] * 3),
     "watching": requests.add_watch("/", requests.WatchMode.RECURSIVE),
     "changed": requests.set_data("/a", b""),
     "synced": requests.sync("/"),
@@ -143,6 +143,7 @@ def spoilt(draw: st.DrawFn) -> tuple[str, bytes]:
 
 @settings(max_examples=400, deadline=None)
 @given(spoilt(), st.sampled_from([1, 5, 10_000]))
+@example(stream=("created", CORPUS["created"].replace(b"/", b"\xff", 1)), piece=10_000)
 def test_spoilt_answers_end_in_an_answer_or_one_clear_error(
     stream: tuple[str, bytes], piece: int
 ) -> None:
@@ -156,6 +157,7 @@ def test_spoilt_answers_end_in_an_answer_or_one_clear_error(
     assert outcome in allowed
 
 
+@pytest.mark.goal("core.S3", part="zookeeper", broken_by="lengths_are_believed")
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(READERS), st.binary(max_size=200))
 def test_readers_refuse_or_understand_any_bytes(
@@ -169,9 +171,12 @@ def test_readers_refuse_or_understand_any_bytes(
 
 @given(st.binary(max_size=100))
 def test_welcome_and_changes_refuse_or_understand_any_bytes(data: bytes) -> None:
-    for read in (replies.read_welcome, lambda data: replies.read_change(jute.Reader(data), 1)):
+    for read, kind in (
+        (replies.read_welcome, replies.Welcome),
+        (lambda data: replies.read_change(jute.Reader(data), 1), replies.Change),
+    ):
         with suppress(ProtocolError):
-            read(data)
+            assert type(read(data)) is kind
 
 
 @given(st.binary(), st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.booleans())

@@ -17,6 +17,13 @@ def play(seed: int) -> Outcome:
 
 @pytest.mark.timeout(300)
 @pytest.mark.goal("check.C11", part="bookkeeper", broken_by="ack_answered_before_durable")
+@pytest.mark.goal("check.C8", part="simulation", broken_by="cached_entries_of_another_ledger")
+@pytest.mark.goal(
+    "core.L7", part="batch acks survive crashes", broken_by="batch_acks_are_not_stored"
+)
+@pytest.mark.goal(
+    "core.L7", part="batch acks survive crashes", broken_by="cursor_ledger_is_not_read"
+)
 def test_every_owner_finds_what_was_promised() -> None:
     for seed in PROVING_SEEDS:
         outcome = play(seed)
@@ -24,3 +31,4 @@ def test_every_owner_finds_what_was_promised() -> None:
         assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
         assert outcome.reached["taken over"] > 1
         assert outcome.reached["flushed"] > 0
+        assert outcome.reached["part of a batch taken over"] > 0

@@ -191,7 +191,7 @@ class Story:
             assert not session.producers, session.producers
             assert not session.consumers, session.consumers
         assert not self.client._open
-        for connection in self.client._connections.values():
+        for connection in self.client.brokers.connections.values():
             assert not connection.producers
             assert not connection.consumers
             assert not connection._requests

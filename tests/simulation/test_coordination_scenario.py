@@ -16,11 +16,14 @@ def play(name: str, seed: int) -> Outcome:
     return run_seed(load_scenarios()[name], seed)
 
 
-def check(outcome: Outcome) -> None:
-    assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
-    assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
+def problem(outcome: Outcome) -> str:
+    """What is wrong with it; empty if nobody acted for somebody else, and much happened."""
+    if outcome.failure:
+        return f"{outcome.replay}\n{outcome.failure}"
+    if (operations := outcome.reached["operations"]) < CLIENT_OPERATIONS_MIN:
+        return f"{outcome.replay}: only {operations} operations"
     faults = sum(times for mark, times in outcome.reached.items() if mark.startswith("fault "))
-    assert faults >= FAULTS_MIN
+    return "" if faults >= FAULTS_MIN else f"{outcome.replay}: only {faults} faults"
 
 
 @pytest.mark.timeout(300)
@@ -30,17 +33,19 @@ def check(outcome: Outcome) -> None:
 @pytest.mark.goal("core.M10", part="simulation", broken_by="guard_skipped")
 @pytest.mark.goal("core.M10", part="simulation", broken_by="trusts_value_of_other_session")
 @pytest.mark.goal("core.M10", part="simulation", broken_by="own_write_not_seen")
+@pytest.mark.goal("core.M10", part="simulation", broken_by="follower_never_tries_again")
+@pytest.mark.goal("core.M10", part="simulation", broken_by="resigned_leader_stays")
 @pytest.mark.goal("core.M4", part="simulation", broken_by="unknown_block_is_used")
 def test_nobody_acts_for_somebody_else() -> None:
     for seed in range(12):
-        check(play("coordination", seed))
+        assert not problem(play("coordination", seed))
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.goal("core.M10", part="served", broken_by="held_ignores_lease")
 def test_nobody_acts_for_somebody_else_on_a_served_store() -> None:
     for seed in range(3):
-        check(play("coordination_served", seed))
+        assert not problem(play("coordination_served", seed))
 
 
 def test_the_same_seed_tells_the_same_story_twice() -> None:

@@ -99,9 +99,12 @@ def test_zookeeper_server_without_a_leader(crash: bool) -> None:
             world.process("holder").pause(10 * SESSION_S)
 
         await judge(world, open_by, lonely, other, cut)
+        judged.append(lonely)
 
+    judged: list[str] = []
     for seed in range(10):
         World(seed, conditions=Conditions()).run(story)
+    assert len(judged) == 10, "no holder believed in what was given away"
 
 
 @pytest.mark.goal("core.M10", part="oxia", broken_by="oxia_any_server_renews")
@@ -123,6 +126,9 @@ def test_oxia_server_that_was_replaced() -> None:
             cluster.isolate(servers[lonely])  # type: ignore[arg-type]
 
         await judge(world, open_by, lonely, other, cut)
+        judged.append(lonely)
 
+    judged: list[str] = []
     for seed in range(10):
         World(seed, conditions=Conditions()).run(story)
+    assert len(judged) == 10, "no holder believed in what was given away"

@@ -3,8 +3,11 @@
 import pytest
 
 from anabranch.testing.planted import applied
+from anabranch.testing.simulation.outcomes import outcome_of
 from anabranch.testing.simulation.scenario import load_scenarios, run_seed
 
+SCENARIO = load_scenarios()["embedded_ledgers"]
+pytestmark = pytest.mark.xdist_group(SCENARIO.name)
 SEEDS_UNTIL_FOUND = 20
 PROVING_SEEDS = (0, 8)
 """Damage falls where it would be taken for a torn tail in few of them; in the last one it does."""
@@ -20,7 +23,7 @@ CLIENT_OPERATIONS_MIN = 2000
 @pytest.mark.goal("core.L1", part="embedded", broken_by="open_does_not_fence")
 def test_promises_hold_and_rot_is_named() -> None:
     for seed in PROVING_SEEDS:
-        outcome = run_seed(load_scenarios()["embedded_ledgers"], seed)
+        outcome = outcome_of(SCENARIO, seed)
         assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
         assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
         assert outcome.reached["compacted"] > 0
@@ -28,25 +31,11 @@ def test_promises_hold_and_rot_is_named() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "bug",
-    [
-        "journal_skips_sync",
-        "acknowledged_before_written",
-        "failed_write_counts_as_done",
-        "damaged_record_is_served",
-        "damage_is_cut_as_a_tail",
-        "unproven_tail_is_cut",
-        "open_does_not_fence",
-        "compaction_loses_facts",
-    ],
-)
-def test_planted_bugs_are_found_in_ledgers(bug: str) -> None:
-    played = load_scenarios()["embedded_ledgers"]
+@pytest.mark.parametrize("bug", ["journal_skips_sync", "acknowledged_before_written"])
+def test_other_planted_bugs_are_found_in_ledgers(bug: str) -> None:
     with applied(bug):
-        assert any(run_seed(played, seed).failure for seed in range(SEEDS_UNTIL_FOUND)), bug
+        assert any(run_seed(SCENARIO, seed).failure for seed in range(SEEDS_UNTIL_FOUND)), bug
 
 
 def test_the_same_seed_writes_the_same_ledgers_twice() -> None:
-    played = load_scenarios()["embedded_ledgers"]
-    assert run_seed(played, 7).digest == run_seed(played, 7).digest
+    assert run_seed(SCENARIO, 7).digest == outcome_of(SCENARIO, 7).digest

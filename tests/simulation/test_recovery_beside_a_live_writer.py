@@ -1,7 +1,7 @@
 """A ledger is recovered while its writer goes on, in the one order that shows a missing fence.
 
 Of BookKeeper's two defects that model checking found, the first needs each of three bookies to be
-late in a way of its own. The scenario comes to it so rarely that it is told here step by step; all
+late in a way of its own. Some seeds of the scenario come to it; here it is told step by step. All
 other orders are the walks', in `test_bookkeeper_protocol_walks.py`.
 """
 

@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.testing.simulation.scenario import (
-    Outcome,
-    load_scenarios,
-    missing_marks,
-    run_seed,
-)
+from anabranch.testing.simulation.outcomes import outcome_of
+from anabranch.testing.simulation.scenario import Outcome, load_scenarios, missing_marks
 
 SCENARIOS = {
     name: played
@@ -28,23 +24,29 @@ def kept_seeds() -> list[tuple[str, int]]:
     return [(name, int(seed)) for name, seed, _ in rows]
 
 
-def check(outcome: Outcome) -> None:
-    if outcome.failure:
-        tail = "".join(outcome.tail)
-        pytest.fail(f"{tail}\n{outcome.failure}\nreplay with: {outcome.replay}", pytrace=False)
+def told(outcome: Outcome) -> str:
+    return f"{''.join(outcome.tail)}\n{outcome.failure}\nreplay with: {outcome.replay}"
+
+
+def in_one_process(name: str, *values: int) -> object:
+    """What is asked of the seeds of one scenario is asked where they were played."""
+    return pytest.param(name, *values, marks=pytest.mark.xdist_group(name))
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [in_one_process(name) for name, played in SCENARIOS.items() if played.set_seeds]
+)
 def test_set_of_seeds(name: str) -> None:
     reached: Counter[str] = Counter()
     for seed in range(SCENARIOS[name].set_seeds):
-        outcome = run_seed(SCENARIOS[name], seed)
-        check(outcome)
+        outcome = outcome_of(SCENARIOS[name], seed)
+        assert not outcome.failure, told(outcome)
         reached += outcome.reached
     assert missing_marks(SCENARIOS[name], reached) == []
 
 
-@pytest.mark.parametrize(("name", "seed"), kept_seeds())
+@pytest.mark.parametrize(("name", "seed"), [in_one_process(*kept) for kept in kept_seeds()])
 def test_seed_that_once_failed(name: str, seed: int) -> None:
-    check(run_seed(SCENARIOS[name], seed))
+    outcome = outcome_of(SCENARIOS[name], seed)
+    assert not outcome.failure, told(outcome)

@@ -29,10 +29,14 @@ def test_a_stalled_disk_bounds_what_waits_for_it(
 ) -> None:
     monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_HIGH", HIGH)
     monkeypatch.setattr("anabranch.journal.pressure.STORE_PENDING_BYTES_LOW", LOW)
-    World(seed).run(stall_and_go_on)
+    receipts, highest = World(seed).run(stall_and_go_on)
+    assert receipts == PRODUCERS * MESSAGES_EACH
+    assert HIGH <= highest <= HIGH + PRODUCERS * RECEIVED_BYTES_MAX
+    assert highest < PRODUCERS * MESSAGES_EACH * PAYLOAD_BYTES // 4
 
 
-async def stall_and_go_on(world: World) -> None:
+async def stall_and_go_on(world: World) -> tuple[int, int]:
+    """Publish while the disk stalls: the receipts in the end, and the most bytes that waited."""
     servers: list[Standalone] = []
     receipts = 0
     stalled = asyncio.Event()
@@ -72,11 +76,9 @@ async def stall_and_go_on(world: World) -> None:
         await asyncio.sleep(0.1)
         waited += 0.1
         highest = max(highest, servers[0]._stores.ledgers.pressure.pending_bytes)
-    assert HIGH <= highest <= HIGH + PRODUCERS * RECEIVED_BYTES_MAX
-    assert highest < PRODUCERS * MESSAGES_EACH * PAYLOAD_BYTES // 4
     assert not receipts
     server.machine.disk.slow_down(1.0)
     for process in producers:
         await process.wait_exit()
-    assert receipts == PRODUCERS * MESSAGES_EACH
     assert servers[0]._stores.ledgers.pressure.pending_bytes == 0
+    return receipts, highest

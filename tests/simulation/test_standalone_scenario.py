@@ -4,10 +4,12 @@ import pytest
 
 from anabranch.testing.planted_run import Seeds
 from anabranch.testing.scenarios.standalone import standalone
+from anabranch.testing.simulation.outcomes import outcome_of
 from anabranch.testing.simulation.scenario import load_scenarios, run_seed
 
 CLIENT_OPERATIONS_MIN = 2000
 SCENARIO = next(played for played in load_scenarios().values() if played.main is standalone)
+pytestmark = pytest.mark.xdist_group(SCENARIO.name)
 
 
 @pytest.mark.timeout(400)
@@ -22,11 +24,11 @@ SCENARIO = next(played for played in load_scenarios().values() if played.main is
 @pytest.mark.goal("core.B6", part="simulation", broken_by="ack_answered_before_durable")
 def test_a_seed_is_a_long_story_without_a_broken_promise(seeds: Seeds) -> None:
     for seed in seeds(3):
-        outcome = run_seed(SCENARIO, seed)
+        outcome = outcome_of(SCENARIO, seed)
         assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
         assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
 
 
 @pytest.mark.timeout(300)
 def test_the_same_seed_tells_the_same_story_twice() -> None:
-    assert run_seed(SCENARIO, 7).digest == run_seed(SCENARIO, 7).digest
+    assert run_seed(SCENARIO, 7).digest == outcome_of(SCENARIO, 7).digest

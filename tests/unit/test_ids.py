@@ -61,6 +61,16 @@ def test_names_that_become_others_are_refused(local: str) -> None:
         TopicName.parse(f"persistent://t/n/{local}")
 
 
+@pytest.mark.parametrize(
+    "suffix", ["007", "00", "+7", "-1", "2147483648", "9" * 900, "\u0667", "1_0", " 1"]
+)
+def test_a_partition_has_one_name_only(suffix: str) -> None:
+    """As in Pulsar: what is no number as it would be written is a topic like any other."""
+    topic = TopicName("persistent", "t", "n", f"orders-partition-{suffix}")
+    assert topic.partition == -1
+    assert topic.partitioned_local == topic.local
+
+
 def test_partition_suffix() -> None:
     partition = TopicName.parse("persistent://t/n/orders-partition-12")
     assert partition.partition == 12

@@ -167,7 +167,7 @@ RATE = {
         ("autoSubscriptionCreation", "POST", None, {"allowAutoSubscriptionCreation": False}),
         ("maxProducersPerTopic", "POST", None, 3),
         ("maxTopicsPerNamespace", "POST", 0, 3),
-        ("compactionThreshold", "PUT", None, 100),
+        ("compactionThreshold", "PUT", None, 0),
         ("subscriptionTypesEnabled", "POST", [], ["Shared"]),
         ("properties", "PUT", {}, {"k": "v"}),
     ],

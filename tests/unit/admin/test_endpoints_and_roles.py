@@ -1,12 +1,14 @@
 """Every endpoint of the table with every kind of role; and what callers are asked to show."""
 
 import json
+import re
 from dataclasses import replace
 
 import jwt
 import pytest
 
 from anabranch.admin.table import ENDPOINTS
+from anabranch.errors import ConfigError
 from anabranch.runtime.real import real_runtime
 from anabranch.security import Right
 from anabranch.server.assembly import Standalone
@@ -18,7 +20,8 @@ NAMES = {
     "tenant": "t", "namespace": "n", "topic": "x", "subscription": "s", "domain": "persistent",
     "cluster": "c", "role": "r", "key": "k", "value": "v", "count": "1", "seconds": "1",
     "timestamp": "1", "position": "1", "ledger": "0", "entry": "0", "bundle": "0x0_0x1",
-    "version": "0",
+    "version": "0", "broker": "127.0.0.1:1234", "name": "n", "group": "g", "mostBits": "0",
+    "leastBits": "1", "coordinator": "0", "timeout": "1",
 }  # fmt: skip
 ROLES = ("root", "admin", "producer", "consumer", "stranger")
 MAY = {
@@ -31,6 +34,27 @@ MAY = {
     Right.ADMINISTER: {"root", "admin"},
     Right.SUPERUSER: {"root"},
 }
+
+OF_THE_WHOLE_CLUSTER = re.compile(
+    r"/admin/v2/(brokers|broker-stats|clusters|tenants|resource-quotas|resourcegroups|metadata"
+    r"|anabranch)(/|$)"
+)
+FOR_LESS = {
+    ("GET", "/admin/v2/brokers/health"): Right.ANYBODY,
+    ("GET", "/admin/v2/brokers/ready"): Right.ANYBODY,
+    ("GET", "/admin/v2/brokers/version"): Right.ANYBODY,
+    ("GET", "/admin/v2/clusters"): Right.KNOWN,
+    ("GET", "/admin/v2/tenants/{tenant}"): Right.ADMINISTER,
+}
+"""Of what concerns more than one tenant, what others than superusers may ask."""
+HARMLESS = {
+    ("PUT", "/admin/v2/{domain}/{tenant}/{namespace}/{topic}/backlogSize"),
+    ("POST", "/admin/v2/schemas/{tenant}/{namespace}/{topic}/compatibility"),
+    ("POST", "/admin/v2/schemas/{tenant}/{namespace}/{topic}/version"),
+    ("POST", "/admin/v3/transactions/transactionCoordinator/replicas"),
+    ("POST", "/admin/v3/transactions/abortTransaction/{mostBits}/{leastBits}"),
+}
+"""What changes nothing although its method is one of those that do."""
 
 
 def header(role):
@@ -99,6 +123,23 @@ async def test_every_endpoint_with_every_role(server):
             assert refused(answer) == (role not in MAY[row.right]), (row.method, path, role)
 
 
+def test_what_concerns_the_whole_cluster_is_for_superusers():
+    found = {
+        (row.method, row.path): row.right
+        for row in ENDPOINTS
+        if OF_THE_WHOLE_CLUSTER.match(row.path) and row.right is not Right.SUPERUSER
+    }
+    assert found == FOR_LESS
+
+
+def test_what_changes_something_needs_a_right_to_change():
+    to_look = (Right.ANYBODY, Right.KNOWN, Right.LOOK_UP, Right.LIST)
+    found = {
+        (row.method, row.path) for row in ENDPOINTS if row.method != "GET" and row.right in to_look
+    }
+    assert found == HARMLESS
+
+
 async def test_every_row_is_complete():
     for row in ENDPOINTS:
         assert row.words, row.path
@@ -123,13 +164,16 @@ async def test_wrong_credentials_are_401_and_change_nothing(server):
 
 
 async def test_a_proxy_needs_an_original_principal(server):
-    through = {**header("proxy"), "X-Original-Principal": "root"}
-    assert (await call(server.web_app, "/admin/v2/tenants", headers=through)).status == 200
-    for wrong in (header("proxy"), {**header("producer"), "X-Original-Principal": "root"}):
+    for wrong, status in (
+        (header("proxy"), 403),
+        ({**header("producer"), "X-Original-Principal": "root"}, 403),
+        ({**header("proxy"), "X-Original-Principal": "producer"}, 401),
+        ({**header("proxy"), "X-Original-Principal": "root"}, 401),
+    ):
         answer = await call(server.web_app, "/admin/v2/tenants", headers=wrong)
-        assert answer.status == 403, answer.body
+        assert answer.status == status, answer.body
 
 
 def test_a_superuser_may_not_be_a_proxy(settings):
-    with pytest.raises(Exception, match="both name root"):
+    with pytest.raises(ConfigError, match="both name root"):
         Standalone(real_runtime(), replace(settings, proxy_roles="root"))

@@ -1,62 +1,14 @@
 """What an operator does to a topic with messages: skip, expire, peek, truncate, end, unload."""
 
-import asyncio
 import json
 
 import pytest
+from topic_with_messages import OLD_MS, ONE, SUBSCRIPTION, ask, backlog, stored
 
 from anabranch.ids import TopicName
-from anabranch.runtime.real import real_runtime
-from anabranch.server.assembly import Standalone
-from anabranch.server.settings import Settings
-from anabranch.testing.web_call import call
 from anabranch.wire import MessageMetadata, build_entry
 
-IN_MEMORY = Settings(port=0, web_port=0, metadata_url="memory:", ledgers_url="memory:")
-ONE = "/admin/v2/persistent/public/default/x"
-SUBSCRIPTION = f"{ONE}/subscription/s"
-OLD_MS, NEW_MS = 1_000, 4_000_000_000_000
-
-
-@pytest.fixture
-async def ask():
-    server = Standalone(real_runtime(), IN_MEMORY, web_port=1234)
-    await server.start()
-
-    async def ask(method, path, body=None):
-        data = b"" if body is None else json.dumps(body).encode()
-        return await call(server.web_app, path, method=method, body=data)
-
-    assert (await ask("PUT", f"{SUBSCRIPTION}", "earliest")).status == 204
-    topic = await server.broker.topics.open(
-        TopicName.parse("persistent://public/default/x"), create=False
-    )
-    for n in range(5):
-        metadata = MessageMetadata(
-            producer_name="p", sequence_id=n, publish_time=OLD_MS if n < 2 else NEW_MS
-        )
-        metadata.properties.add(key="k", value=f"v{n}")
-        await stored(topic, build_entry(metadata, b"m%d" % n))
-    ask.server = server
-    yield ask
-    await server.close()
-
-
-async def stored(topic, entry):
-    """Append to the log itself, as a producer's message ends there."""
-
-    done = asyncio.get_running_loop().create_future()
-
-    def appended(position, error):
-        done.set_result(position) if error is None else done.set_exception(error)
-
-    topic.ledger.append(entry, appended)
-    await done
-
-
-async def backlog(ask):
-    answer = await ask("GET", f"{ONE}/stats")
-    return json.loads(answer.body)["subscriptions"]["s"]["msgBacklog"]
+__all__ = ["ask"]
 
 
 @pytest.mark.goal("core.B16", part="stats", broken_by="statistics_lack_the_backlog")
@@ -118,6 +70,18 @@ async def test_messages_are_looked_at_and_stay(ask):
     assert await backlog(ask) == 5
 
 
+@pytest.mark.goal("core.S1", part="unpacking", broken_by="anything_is_unpacked")
+async def test_a_message_that_says_it_is_huge_is_not_unpacked(ask):
+    topic = ask.server.broker.topics.get(TopicName.parse("persistent://public/default/x"))
+    metadata = MessageMetadata(
+        producer_name="p", sequence_id=9, publish_time=1, compression=1, uncompressed_size=2**31
+    )
+    await stored(topic, build_entry(metadata, b"small"))
+    answer = await ask("GET", f"{SUBSCRIPTION}/position/6")
+    assert answer.status == 422
+    assert b"unpacks to 2147483648 bytes" in answer.body
+
+
 @pytest.mark.goal("core.B13", part="terminate", broken_by="topics_go_on_for_ever")
 async def test_a_topic_is_ended_for_good(ask):
     ended = json.loads((await ask("POST", f"{ONE}/terminate")).body)
@@ -139,6 +103,48 @@ async def test_a_topic_is_closed_and_opens_again_with_what_it_had(ask):
     assert (await ask("PUT", f"{ONE}-that-is-none/unload")).status == 404
 
 
+@pytest.mark.goal("core.B13", part="truncate", broken_by="truncating_keeps_what_is_stored")
 async def test_truncating_lets_go_of_everything(ask):
+    keep = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    page = "/admin/v2/namespaces/public/default/retention"
+    assert (await ask("POST", page, keep)).status == 204
     assert (await ask("DELETE", f"{ONE}/truncate")).status == 204
     assert await backlog(ask) == 0
+    left = json.loads((await ask("GET", f"{ONE}/internalStats")).body)
+    assert (left["numberOfEntries"], left["totalSize"]) == (0, 0)
+    nothing = await ask("GET", f"{ONE}/examinemessage?initialPosition=earliest")
+    assert nothing.status == 412
+
+
+async def test_partitions_are_served_together_or_refused(ask):
+    page = "/admin/v2/persistent/public/default/p"
+    assert (await ask("PUT", f"{page}/partitions", 3)).status == 204
+    assert (await ask("PUT", f"{page}/subscription/s", "earliest")).status == 204
+    for n in range(3):
+        name = TopicName.parse(f"persistent://public/default/p-partition-{n}")
+        topic = await ask.server.broker.topics.open(name, create=False)
+        metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=OLD_MS)
+        await stored(topic, build_entry(metadata, b"m"))
+
+    async def waiting():
+        found = json.loads((await ask("GET", f"{page}/partitioned-stats")).body)
+        return found["subscriptions"]["s"]["msgBacklog"]
+
+    assert await waiting() == 3
+    one = f"{page}/subscription/s"
+    assert (await ask("POST", f"{one}/skip/1")).status == 405
+    assert (await ask("GET", f"{one}/position/1")).status == 405
+    assert (await ask("POST", f"{one}/resetcursor", {"ledgerId": 0, "entryId": 0})).status == 405
+    assert (await ask("POST", f"{one}/expireMessages/60")).status == 204
+    assert await waiting() == 0
+    assert (await ask("POST", f"{one}/resetcursor/0")).status == 204
+    assert await waiting() == 3
+    assert (await ask("POST", f"{one}/skip_all")).status == 204
+    assert await waiting() == 0
+    assert (await ask("DELETE", f"{page}/truncate")).status == 204
+    assert (await ask("POST", f"{page}/terminate")).status == 405
+    ended = json.loads((await ask("POST", f"{page}/terminate/partitions")).body)
+    assert sorted(ended) == ["0", "1", "2"]
+    assert (await ask("DELETE", one)).status == 204
+    assert json.loads((await ask("GET", f"{page}/subscriptions")).body) == []
+    assert (await ask("DELETE", f"{page}/partitions")).status == 204

@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.testing.servers import Interval, PerfResult
 from benchmarks.__main__ import main
+from benchmarks.perf_loads import _rate_of_drain
 from benchmarks.report import Figure, Measure, Report, SideRun
-from benchmarks.standalone import _rate_of_drain
 
 RATE = Measure("rate", "publish", "msg/s", True)
 READY = Measure("ready", "ready after", "s", False)

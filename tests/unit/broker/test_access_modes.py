@@ -1,10 +1,14 @@
 """Producers that want a topic for themselves: who gets it, who waits, who is fenced."""
 
+import asyncio
+
 import pytest
-from wire_peer import TOPIC, Wire, memory_stores, running_broker
+from wire_peer import TOPIC, Wire, eventually, memory_stores, running_broker
 
 from anabranch.broker import Broker
 from anabranch.broker.admission import EPOCH_PROPERTY
+from anabranch.broker.policies.quotas import Exceeded
+from anabranch.broker.producer import WAIT_FOR_EXCLUSIVE, Producer
 from anabranch.wire import BaseCommand, SendReceipt, ServerError, requests
 
 SHARED, EXCLUSIVE, WAIT, FENCING = range(4)
@@ -146,3 +150,95 @@ async def test_an_initial_subscription_begins_with_the_topic() -> None:
         answer = await wire.subscribe()
         assert answer.type == BaseCommand.SUCCESS
         assert await wire.read(2) == [0, 1]
+
+
+async def test_who_waited_is_looked_at_again_when_it_is_its_turn() -> None:
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await opened(wire, 1, SHARED)
+        assert not (await opened(wire, 2, WAIT)).producer_success.producer_ready
+        assert not (await opened(wire, 3, WAIT)).producer_success.producer_ready
+        (topic,) = broker.topics.all()
+        topic.over_quota = Exceeded("producer_exception", "too much")
+        wire.send(_close(1))
+        assert (await wire.next()).type == BaseCommand.SUCCESS
+        for _ in range(2):  # the next one is not kept waiting for one that may not
+            code = ServerError.ProducerBlockedQuotaExceededException
+            assert refusal(await wire.next()) == code
+        assert not topic.producers
+
+
+async def test_whoever_waits_and_is_cancelled_holds_nobody_up() -> None:
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await opened(wire, 1, EXCLUSIVE)
+        (topic,) = broker.topics.all()
+        admission = topic.admission
+        waiting = [
+            asyncio.ensure_future(topic.add_producer(_producer(wire, f"w{number}")))
+            for number in range(3)
+        ]
+        await eventually(lambda: admission.waiting == 3)
+        next(iter(admission._waiting)).cancel()  # and its task has not been told yet
+        topic.remove_producer(topic.producers[next(iter(topic.producers))])
+        await waiting[1]
+        assert list(topic.producers) == ["w1"]
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        topic.remove_producer(topic.producers["w1"])
+        waiting[2].cancel()  # right when it is its turn
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[2]
+        assert (await opened(wire, 9, EXCLUSIVE)).type == BaseCommand.PRODUCER_SUCCESS
+
+
+def _producer(wire: Wire, name: str) -> Producer:
+    return Producer(
+        wire.session,
+        producer_id=50 + int(name[1:]),
+        name=name,
+        epoch=0,
+        schema_version=b"",
+        access_mode=WAIT_FOR_EXCLUSIVE,
+        topic_epoch=None,
+        disconnect=lambda: None,
+        fence=lambda: None,
+        encrypted=False,
+        said={},
+        since_ms=0,
+    )
+
+
+async def test_those_who_wait_for_their_turn_do_not_keep_a_connection_from_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.broker.session.REQUESTS_PER_CONNECTION_MAX", 4)
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await opened(wire, 1, EXCLUSIVE)
+        for number in range(2, 12):
+            answer = await opened(wire, number, WAIT)
+            assert not answer.producer_success.producer_ready
+        assert not wire.reading_paused
+        await wire.ask(_close(1))
+        ready = await wire.next()
+        assert ready.producer_success.producer_ready
+        for number in range(3, 12):  # they are answered, and it is all paid back
+            wire.send(_close(number))
+        await eventually(lambda: wire.session._requests == 0)
+        assert not wire.reading_paused
+
+
+async def test_no_more_wait_for_a_topic_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.broker.admission.PRODUCERS_WAITING_MAX", 2)
+    async with running_broker() as broker:
+        wire, other = await Wire(broker).connect(), await Wire(broker).connect()
+        await opened(wire, 1, EXCLUSIVE)
+        (topic,) = broker.topics.all()
+        assert not (await opened(wire, 2, WAIT)).producer_success.producer_ready
+        assert not (await opened(other, 3, WAIT)).producer_success.producer_ready
+        assert refusal(await opened(wire, 4, WAIT)) == ServerError.ProducerBusy
+        wire.send(_close(2))
+        assert topic.admission.waiting == 1, "whoever goes makes room at once"
+        other.close()
+        await eventually(lambda: topic.admission.waiting == 0)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from wire_peer import TOPIC, Wire, memory_stores, running_broker
+from wire_peer import TOPIC, Wire, eventually, memory_stores, running_broker
 
 from anabranch.broker import requests as served_requests
 from anabranch.broker.access import REFRESH, Guard
@@ -97,6 +97,15 @@ def topics_of_namespace():
     )
 
 
+def watched_topics():
+    command = BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST)
+    command.watchTopicList.request_id = 8
+    command.watchTopicList.watcher_id = 1
+    command.watchTopicList.namespace = "public/default"
+    command.watchTopicList.topics_pattern = "persistent://public/default/.*"
+    return command
+
+
 def get_or_create():
     command = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA)
     command.getOrCreateSchema.topic = TOPIC
@@ -115,6 +124,7 @@ ASKED = {
     BaseCommand.GET_TOPICS_OF_NAMESPACE: topics_of_namespace,
     BaseCommand.GET_SCHEMA: lambda: requests.get_schema(TOPIC, 6),
     BaseCommand.GET_OR_CREATE_SCHEMA: get_or_create,
+    BaseCommand.WATCH_TOPIC_LIST: watched_topics,
 }
 EVERYBODY = {"root", "admin", "producer", "consumer"}
 MAY = {
@@ -125,6 +135,7 @@ MAY = {
     BaseCommand.GET_TOPICS_OF_NAMESPACE: EVERYBODY,
     BaseCommand.GET_SCHEMA: EVERYBODY,
     BaseCommand.GET_OR_CREATE_SCHEMA: {"root", "admin", "producer"},
+    BaseCommand.WATCH_TOPIC_LIST: EVERYBODY,
 }
 
 
@@ -150,13 +161,24 @@ async def test_every_command_with_every_role(guarded, kind):
         assert refused == (role not in MAY[kind]), (role, code)
 
 
+async def test_whoever_asks_for_partitions_learns_that_a_tenant_is_missing(guarded):
+    wire = await guarded.client("stranger")
+    missing = "persistent://nobody/here/t"
+    code = code_in(await wire.ask(requests.partition_metadata(missing, 1)))
+    assert code == ServerError.TopicNotFound
+    # As in Pulsar: of a namespace that is missing, and by other commands, nothing is learnt.
+    code = code_in(await wire.ask(requests.partition_metadata("persistent://public/none/t", 2)))
+    assert code == ServerError.AuthorizationError
+    code = code_in(await wire.ask(requests.lookup(missing, 3)))
+    assert code == ServerError.AuthorizationError
+
+
 @pytest.mark.goal("core.B18", part="commands", broken_by="unknown_commands_are_allowed")
 async def test_every_command_has_a_row(guarded):
     served = set(served_requests._IMMEDIATE) | set(served_requests._REQUESTS)
     assert served <= set(COMMAND_RIGHTS)
     asked = {kind for kind, row in COMMAND_RIGHTS.items() if row.resource is not None}
-    # A list that is watched is served by whoever plugs it in, with the right of the list itself.
-    assert asked - {BaseCommand.WATCH_TOPIC_LIST} == set(ASKED)
+    assert asked == set(ASKED) == set(MAY)
     heard = []
     guarded.broker.extensions.serve(
         BaseCommand.TC_CLIENT_CONNECT_REQUEST, lambda _, command: heard.append(command)
@@ -204,8 +226,7 @@ async def test_a_client_without_fresh_credentials_of_its_own_is_dropped(guarded,
     assert (await wire.next()).type == BaseCommand.AUTH_CHALLENGE
     if answer is not None:
         wire.send(requests.auth_response("test", method="names", data=answer))
-    await asyncio.sleep(0.2)  # several looks later
-    assert wire.closed
+    await eventually(lambda: wire.closed)
 
 
 @pytest.mark.goal("core.S6", part="wire", broken_by="names_may_be_disguised")
@@ -229,3 +250,13 @@ async def test_what_a_client_has_shown_is_not_repeated(guarded, caplog):
     assert "canary-secret" not in str(answer)
     assert "canary-secret" not in caplog.text
     assert "canary-secret" not in repr(Evidence(b"canary-secret"))
+
+
+@pytest.mark.goal("core.B18", part="commands", broken_by="initial_subscriptions_are_not_asked_for")
+async def test_an_initial_subscription_takes_the_right_to_consume(guarded):
+    asked = requests.producer(TOPIC, 1, 2, initial_subscription="s")
+    refused = await (await guarded.client("producer")).ask(asked)
+    assert refused.error.error == ServerError.AuthorizationError
+    assert guarded.broker.topics.all() == [], "nothing was changed"
+    allowed = await (await guarded.client("admin")).ask(asked)
+    assert allowed.type == BaseCommand.PRODUCER_SUCCESS

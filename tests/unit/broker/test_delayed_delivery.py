@@ -1,5 +1,7 @@
 """Messages that are to be delivered later: when they come, in which bounds, after what."""
 
+import asyncio
+
 import pytest
 from wire_peer import TOPIC, Wire, memory_stores, running_broker
 
@@ -175,7 +177,7 @@ async def test_more_than_can_be_remembered_all_come_at_their_time(
         start = CLOCK.wall_ms() + 300
         for number in range(20):
             later(wire, number, start + 20 * (19 - number))
-            assert type(await wire.next()) is SendReceipt
+        assert all([type(await wire.next()) is SendReceipt for _ in range(20)])
         got = {}
         for _ in range(20):
             (number,) = await numbers(wire, 1)
@@ -183,3 +185,36 @@ async def test_more_than_can_be_remembered_all_come_at_their_time(
         assert sorted(got) == list(range(20)), "each once"
         assert all(when >= start + 20 * (19 - number) for number, when in got.items())
         await wire.quiet()
+
+
+async def test_a_message_that_became_due_while_another_waited_comes_once() -> None:
+    """Reading goes back to what found no permits; what was passed on the way is not read anew."""
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await wire.subscribe(sub_type=SHARED)
+        await wire.producer()
+        batch = MessageMetadata(
+            producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=3
+        )
+        wire.session.data_received(b"".join(send_frame(1, 0, 3, build_entry(batch, b"0"))))
+        await wire.next()
+        await published(wire, 1, None)
+        await published(wire, 2, 150)
+        wire.session.data_received(flow(1, 3))
+        assert await numbers(wire, 1) == [0]
+        await asyncio.sleep(0.4)
+        wire.session.data_received(flow(1, 10))
+        assert sorted(await numbers(wire, 2)) == [1, 2]
+        await wire.quiet()
+
+
+def test_what_was_forgotten_is_not_overtaken_by_what_is_due_later() -> None:
+    entries = DelayedEntries(entries_max=4)
+    for number in range(5):
+        entries.add(Position(1, number), 1000 * (number + 1))
+    seen = []
+    for round_ in range(4):  # something is due, and something comes that is due much later
+        seen += entries.due(1000 * (round_ + 1))
+        entries.add(Position(1, 10 + round_), 1_000_000)
+    assert seen == places(0, 1, 2, 3)
+    assert entries.to_read_again() == Position(1, 4), "its time is next"

@@ -45,6 +45,7 @@ def entries(*numbers: int, messages: int = 1) -> list[Delivery]:
     return [Delivery(Position(1, n), b"e%d" % n, messages, 0, None) for n in numbers]
 
 
+@pytest.mark.goal("core.B4", part="exclusive", broken_by="exclusive_admits_anybody")
 def test_exclusive_admits_one() -> None:
     dispatcher = ExclusiveDispatcher()
     dispatcher.add(consumer(1)[0])
@@ -52,6 +53,7 @@ def test_exclusive_admits_one() -> None:
         dispatcher.add(consumer(2)[0])
 
 
+@pytest.mark.goal("core.B4", part="exclusive", broken_by="exclusive_sends_without_permits")
 def test_exclusive_sends_in_order_while_permits_last() -> None:
     dispatcher = ExclusiveDispatcher()
     first, outlet = consumer(1, permits=5)
@@ -255,3 +257,12 @@ def test_parts_of_a_batch_count_by_their_messages() -> None:
     assert first.unacked_messages == 14
     dispatcher.redeliver(first, None)
     assert first.unacked_messages == 0
+
+
+def test_holding_an_entry_twice_counts_once() -> None:
+    member, _ = consumer(1)
+    for messages in (3, 3, 2):
+        member.hold(Position(1, 0), messages)
+        assert member.unacked_messages == messages
+    member.settle(member.pending.pop(Position(1, 0)))
+    assert member.unacked_messages == 0

@@ -1,13 +1,16 @@
 """Messages that are sent twice and stored once: over reconnects, restarts and take-overs."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from wire_peer import TOPIC, Wire, memory_stores, running_broker
 
 from anabranch.broker import Broker, BrokerSettings, deduplication
-from anabranch.broker.deduplication import DEDUPLICATION_CURSOR, SequenceIds
+from anabranch.broker.deduplication import SequenceIds
+from anabranch.broker.subscription_names import DEDUPLICATION_CURSOR
 from anabranch.errors import OutcomeUnknown, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore, MemoryWriter
@@ -222,3 +225,45 @@ async def test_what_was_sent_before_and_failed_is_no_duplicate() -> None:
     known.publish("p", five, answered)
     assert answers[2:] == [OutcomeUnknown]
     known.close()
+
+
+@pytest.mark.parametrize("wishes", [(True, False), (False, True), (True, False, True)])
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_of_several_changes_of_mind_the_last_counts(
+    wishes: tuple[bool, ...], is_on: bool
+) -> None:
+    async with running_broker(ON if is_on else None) as broker:
+        wire = await Wire(broker).connect()
+        await last_id(wire)
+        (topic,) = broker.topics.all()
+        await asyncio.gather(
+            *(topic.follow(replace(topic.policies, deduplication_enabled=wish)) for wish in wishes)
+        )
+        assert (topic.deduplication is not None) == wishes[-1]
+        assert (DEDUPLICATION_CURSOR in topic.ledger.cursors) == wishes[-1]
+        send(wire, 0)
+        assert await receipt(wire) > DUPLICATE
+
+
+async def test_what_is_being_stored_when_it_begins_is_a_duplicate_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        await last_id(wire)
+        (topic,) = broker.topics.all()
+        held: list[tuple[object, ...]] = []
+        durable = MemoryWriter._durable
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryWriter, "_durable", lambda *all_of_it: held.append(all_of_it))
+            send(wire, 0)
+        begun = asyncio.ensure_future(
+            topic.follow(replace(topic.policies, deduplication_enabled=True))
+        )
+        await wire.quiet()
+        for each in held:
+            durable(*each)  # type: ignore[arg-type]
+        await begun
+        assert await receipt(wire) > DUPLICATE
+        send(wire, 0)
+        assert await receipt(wire) == DUPLICATE

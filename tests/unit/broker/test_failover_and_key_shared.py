@@ -87,6 +87,18 @@ def test_everybody_is_told_who_is_active() -> None:
     assert not dispatcher.remove(worse)
 
 
+@pytest.mark.goal("core.B4", part="failover", broken_by="anybody_may_rewind")
+def test_who_stands_by_does_not_set_back_the_active_one() -> None:
+    dispatcher = FailoverDispatcher("t")
+    active, standby = Member("a"), Member("b", priority=1)
+    dispatcher.add(active)
+    dispatcher.add(standby)
+    assert dispatcher.active is active
+    assert not dispatcher.redeliver(standby, None)
+    assert not dispatcher.redeliver(standby, [Position(1, 0)])
+    assert dispatcher.redeliver(active, None)
+
+
 def test_nobody_is_sent_anything_during_a_handover() -> None:
     dispatcher = FailoverDispatcher("t")
     first, better = Member("b", priority=1), Member("c")

@@ -9,6 +9,9 @@ from wire_peer import TOPIC, Wire, eventually, running_broker
 
 from anabranch import limits
 from anabranch.broker import BrokerSettings
+from anabranch.broker import requests as served_requests
+from anabranch.broker import session as sessions
+from anabranch.broker.session import Session
 from anabranch.wire import (
     BaseCommand,
     Message,
@@ -157,7 +160,7 @@ async def test_what_a_socket_brings_in_is_bounded_if_nobody_reads_the_answers() 
             await loop.sock_connect(peer, server.sockets[0].getsockname())
             await loop.sock_sendall(peer, encode(requests.connect("test")))
             # The name of the listener comes back in the answer.
-            question = encode(requests.lookup(TOPIC, 1, listener_name="x" * 60_000)) * 16
+            question = encode(requests.lookup(TOPIC, 1, listener_name="x" * 900)) * 1000
             sent, blocked = 0, False
             while sent < 64 * MIB and not blocked:
                 try:
@@ -190,3 +193,26 @@ async def test_whoever_takes_what_is_sent_is_alive_however_slowly(
         answer = await second.ask(requests.subscribe(TOPIC, "s", 0, 1, 2))
         assert answer.type == (BaseCommand.ERROR if takes else BaseCommand.SUCCESS)
         assert first.session.closed == (not takes)
+
+
+async def test_requests_that_take_long_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that hangs must not have every client's impatience kept in memory."""
+    answers = asyncio.Event()
+
+    async def hangs(session: Session, command: BaseCommand) -> None:
+        await answers.wait()
+        session.reply(replies.success(command.lookupTopic.request_id))
+
+    monkeypatch.setitem(served_requests._REQUESTS, BaseCommand.LOOKUP, hangs)
+    monkeypatch.setattr(sessions, "REQUESTS_PER_CONNECTION_MAX", 10)
+    async with running_broker() as broker:
+        wire = await Wire(broker).connect()
+        for number in range(10):
+            assert not wire.reading_paused, f"{number} are few"
+            wire.send(requests.lookup(TOPIC, number))
+        assert wire.reading_paused
+        await wire.quiet()
+        answers.set()
+        assert [(await wire.next()).success.request_id for _ in range(10)] == list(range(10))
+        assert not wire.reading_paused
+        assert (await wire.ask(replies.ping())).type == BaseCommand.PONG

@@ -37,6 +37,8 @@ def test_what_is_understood_is_understood_rightly(pattern: str, name: str) -> No
 
 def test_schemes_are_left_out() -> None:
     assert TopicPattern("persistent://public/default/a.*").matches("public/default/abc")
+    longest = "a" * TOPIC_PATTERN_CHARACTERS_MAX
+    assert TopicPattern(f"persistent://{longest}").matches(longest)
     assert TopicPattern("^non-persistent://p/d/.*$").matches("p/d/x")
     assert not TopicPattern("p/d/x").matches("p/d/xy")
 

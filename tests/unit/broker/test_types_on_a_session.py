@@ -3,7 +3,7 @@
 import pytest
 from wire_peer import TOPIC, Wire, running_broker
 
-from anabranch.broker import subscription
+from anabranch.broker import handover
 from anabranch.broker.key_hashes import hash_of_key
 from anabranch.generated.pulsar_api_pb2 import IntRange, KeySharedMeta, KeySharedMode
 from anabranch.ids import Position
@@ -54,7 +54,7 @@ def acknowledged(wire: Wire, *positions: Position, kind: int = 0) -> None:
 
 @pytest.mark.goal("core.B4", part="failover", broken_by="a_handover_does_not_rewind")
 async def test_a_better_consumer_takes_over_from_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription, "FAILOVER_DELAY_S", 0.05)
+    monkeypatch.setattr(handover, "FAILOVER_DELAY_S", 0.05)
     async with running_broker() as broker:
         publisher = await Wire(broker).connect()
         first, better = await Wire(broker).connect(), await Wire(broker).connect()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.broker import Broker, BrokerSettings, Extensions
+from anabranch.broker import Broker, BrokerSettings, Extensions, Mishaps
 from anabranch.broker.access import Guard
 from anabranch.ids import Position
 from anabranch.ledgers.memory import MemoryLedgerStore
@@ -158,6 +158,7 @@ async def running_broker(
     config: ManagedLedgerConfig | None = None,
     stores: tuple[MetadataStore, MemoryLedgerStore] | None = None,
     guard: Guard | None = None,
+    mishaps: Mishaps | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker on memory stores, its own or given; a failed background task fails the test."""
     failures: list[BaseException] = []
@@ -173,6 +174,7 @@ async def running_broker(
         tasks=tasks,
         extensions=extensions,
         guard=guard,
+        mishaps=mishaps,
     )
     await broker.start()
     try:

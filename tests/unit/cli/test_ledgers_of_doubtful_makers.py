@@ -26,6 +26,15 @@ def ledger(state: State, custom: dict[str, bytes]) -> LedgerMetadata:
     )
 
 
+def refusal(metadata: LedgerMetadata) -> str:
+    """Why the ledger is not deleted; empty if it is."""
+    try:
+        _refuse_doubtful(metadata)
+    except ConflictError as refused:
+        return str(refused)
+    return ""
+
+
 @pytest.mark.parametrize(
     ("state", "custom", "said"),
     [
@@ -36,9 +45,8 @@ def ledger(state: State, custom: dict[str, bytes]) -> LedgerMetadata:
     ],
 )
 def test_doubtful_ones_need_force(state: State, custom: dict[str, bytes], said: str) -> None:
-    with pytest.raises(ConflictError, match=said):
-        _refuse_doubtful(ledger(state, custom))
+    assert said in refusal(ledger(state, custom))
 
 
 def test_a_closed_one_of_a_known_maker_does_not() -> None:
-    _refuse_doubtful(ledger(State.CLOSED, {"component": b"managed-ledger"}))
+    assert refusal(ledger(State.CLOSED, {"component": b"managed-ledger"})) == ""

@@ -131,6 +131,9 @@ def test_expected_versions(url: str) -> None:
     assert "is not 'absent', a number" in refused(
         2, "put", "/v", "--value", "x", "--expected-version", "new", "--url", url
     )
+    dry = metadata("put", "/v", "--value", "3", "--dry-run", "--url", url, "--output", "json")
+    assert json.loads(dry.stdout) == {"path": "/v", "dry_run": True}
+    assert metadata("get", "/v", "--url", url).stdout == "2\n"
     refused(1, "delete", "/v", "--expected-version", "0", "--url", url)
     done = metadata("delete", "/v", "--expected-version", "1", "--url", url)
     assert done.exit_code == 0

@@ -11,11 +11,11 @@ from served_client import TOPIC, served
 
 from anabranch.client import EARLIEST, Batching, BrokerRefused, packing
 from anabranch.client.connection import BrokerConnection
-from anabranch.client.consumer import Consumer
-from anabranch.client.producer import Producer
+from anabranch.client.consumer import TopicConsumer
+from anabranch.client.producer import TopicProducer
 from anabranch.client.settings import ProducerSettings
 from anabranch.errors import AlreadyClosed, ConfigError, InputError, OutcomeUnknown
-from anabranch.generated.pulsar_api_pb2 import ServerError
+from anabranch.generated.pulsar_api_pb2 import CommandProducerSuccess, ServerError
 from anabranch.ids import TopicName
 
 
@@ -121,19 +121,19 @@ async def test_an_open_cancelled_as_it_succeeds_leaves_nothing_attached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cancel: list[Callable[[], object]] = []
-    attach = Consumer.attach
+    attach = TopicConsumer.attach
 
-    async def attach_and_cancel(self: Consumer, connection: Any) -> None:
+    async def attach_and_cancel(self: TopicConsumer, connection: Any) -> None:
         await attach(self, connection)
         asyncio.get_running_loop().call_soon(cancel[0])
 
     async with served() as (_, client):
-        monkeypatch.setattr(Consumer, "attach", attach_and_cancel)
+        monkeypatch.setattr(TopicConsumer, "attach", attach_and_cancel)
         opening = asyncio.ensure_future(client.consumer(TOPIC, "s"))
         cancel.append(opening.cancel)
         with pytest.raises(asyncio.CancelledError):
             await opening
-        monkeypatch.setattr(Consumer, "attach", attach)
+        monkeypatch.setattr(TopicConsumer, "attach", attach)
         await client.consumer(TOPIC, "s")
 
 
@@ -157,6 +157,37 @@ async def test_a_refused_seek_loses_nothing(kind: Any, monkeypatch: pytest.Monke
         assert [(await consumer.receive()).value for _ in range(3)] == [b"0", b"1", b"2"]
 
 
+async def test_a_seek_whose_answer_is_late_begins_where_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker may close the consumer, and serve it again, before it answers."""
+    async with served() as (_, client):
+        consumer = await client.consumer(TOPIC, "s")
+        producer = await client.producer(TOPIC, batching=Batching(messages_max=5, delay_s=5.0))
+        sent = [await producer.send_soon(b"%d" % number) for number in range(5)]
+        ids = [await each for each in sent]
+        assert [(await consumer.receive()).value for _ in range(5)] == [
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+        ]
+        ask = BrokerConnection.request
+        asked: list[int] = []
+
+        async def late(self: BrokerConnection, number: int, sent: Any) -> Any:
+            asked.append(number)
+            answer = await ask(self, number, sent)
+            while number == asked[0] and not consumer.queued_messages:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            return answer
+
+        monkeypatch.setattr(BrokerConnection, "request", late)
+        await consumer.seek(ids[3])
+        assert [(await consumer.receive()).value for _ in range(2)] == [b"3", b"4"]
+
+
 async def test_a_cancelled_unsubscribe_closes() -> None:
     """The broker may have forgotten the subscription: nothing would ever come."""
     async with served() as (_, client):
@@ -178,7 +209,7 @@ class LoadingBroker:
     writable = True
 
     def __init__(self) -> None:
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, TopicProducer] = {}
         self.requests = 0
 
     def new_request_id(self) -> int:
@@ -187,17 +218,22 @@ class LoadingBroker:
     def write(self, _parts: list[bytes]) -> None:
         """What may be open is closed; nobody waits for an answer."""
 
-    async def request(self, _number: int, _parts: list[bytes]) -> Any:
+    async def request(self, _number: int, _parts: list[bytes], *, may_take_long: bool) -> Any:
+        assert not may_take_long
         self.requests += 1
         if self.requests == 1:
             raise OutcomeUnknown("the connection was lost")
-        return SimpleNamespace(last_sequence_id=41, producer_name="p", schema_version=b"")
+        return CommandProducerSuccess(
+            request_id=1, producer_name="p", last_sequence_id=41, schema_version=b""
+        )
 
 
 async def test_sequence_ids_go_on_although_the_first_attempt_failed() -> None:
     client, broker = SimpleNamespace(new_id=lambda: 1), LoadingBroker()
-    producer = Producer(cast("Any", client), TopicName.parse(TOPIC), ProducerSettings(name="p"))
+    producer = TopicProducer(
+        cast("Any", client), TopicName.parse(TOPIC), ProducerSettings(name="p")
+    )
     with pytest.raises(OutcomeUnknown):
         await producer.attach(cast("Any", broker))
     await producer.attach(cast("Any", broker))
-    assert producer._next_sequence_id == 42
+    assert producer.next_sequence_id == 42

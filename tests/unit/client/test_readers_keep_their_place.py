@@ -28,7 +28,7 @@ async def publish(client: Client) -> int:
 
 async def lose_connection(source: Reader | Consumer) -> None:
     """Cut the connection and wait until another one has taken its place."""
-    consumer = source.attachment if isinstance(source, Reader) else source
+    consumer = source.parts[0] if isinstance(source, Reader) else source
     before = consumer.attachments
     assert consumer.connection is not None
     consumer.connection.abort()

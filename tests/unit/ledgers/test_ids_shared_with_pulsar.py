@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from anabranch.ledgers.bookkeeper.id_generation import Numbering, SharedLedgerIds
+from anabranch.ledgers.bookkeeper.id_generation import SharedLedgerIds
 from anabranch.ledgers.catalog import StorageCatalog, StorageCluster
 from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
+from anabranch.metadata.counters import Numbering
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime

@@ -26,7 +26,13 @@ key = "us.key"
 )
 
 
+SASL = '[bookkeeper.sasl]\nuser = "us"\npassword = "open"\n'
+
+
 def test_everything_is_read() -> None:
+    known = parse_ledger_credentials("c.toml", (HEAD + SASL).encode())
+    assert known == LedgerCredentials(sasl=("us", "open"))
+    assert "open" not in repr(known)
     assert parse_ledger_credentials("conf/c.toml", FULL.encode()) == LedgerCredentials(
         b"sesame",
         ("org.example.Plugin", b"token-of-ours"),
@@ -46,6 +52,8 @@ def test_everything_is_read() -> None:
         (HEAD + "bookkeeper = 'x'\n", ConfigError, "write \\[bookkeeper\\]"),
         (HEAD + "[bookkeeper]\npassword = ''\n", ConfigError, "bookkeeper.password is missing"),
         (HEAD + "[bookkeeper.auth]\nplugin = 'x'\n", ConfigError, "bookkeeper.auth.token is"),
+        (HEAD + "[bookkeeper.sasl]\nuser = 'x'\n", ConfigError, "bookkeeper.sasl.password is"),
+        (FULL + SASL, ConfigError, "bookkeeper.auth and bookkeeper.sasl"),
         (HEAD + "[bookkeeper.tls]\nca = 1\n", ConfigError, "bookkeeper.tls.ca is missing"),
     ],
 )

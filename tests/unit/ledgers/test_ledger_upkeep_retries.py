@@ -116,6 +116,20 @@ async def test_dead_segments_go_though_index_files_find_no_room(
     assert bench.store.degraded is None, "what is gone needs no index file"
 
 
+async def test_waits_that_are_over_at_once_neither_hold_a_run_nor_keep_room_from_being_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.ledgers.upkeep.LEDGER_UPKEEP_RETRY_S", 0.0)
+    bench.disk.replace_error = OSError(errno.ENOSPC, "no room at all")
+    async with asyncio.timeout(20):
+        await bench.fill()
+        segments = bench.store.journal.segments()
+        await bench.delete_most()
+        await bench.store.delete(0)
+        await until(lambda: bench.store.degraded is None)
+    assert not set(bench.store.journal.segments()) & set(segments[:-1])
+
+
 async def test_nothing_is_copied_without_room_and_it_is_tried_again(bench: Bench) -> None:
     await bench.fill()
     before = bench.journal_bytes()

@@ -1,14 +1,18 @@
 """Looking at ledgers on bookies: nobody is fenced, every copy is held to its digest."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from anabranch.errors import NotFound, Unreachable
+from anabranch.errors import ConfigError, NotFound, Unreachable
+from anabranch.ledgers.bookkeeper.digests import Packet
 from anabranch.ledgers.bookkeeper.inspection import CheckedCopies, LedgersOnBookies
-from anabranch.ledgers.bookkeeper.ledger_metadata import State
+from anabranch.ledgers.bookkeeper.ledger_metadata import EnsembleSegment, State
+from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
+from anabranch.ledgers.bookkeeper.reading import EntryReads, Result, Wanted
 from anabranch.ledgers.store import LedgerStore
+from anabranch.limits import BOOKKEEPER_READS_AT_FIRST
 from anabranch.testing.bookies.loopback import LoopbackBookie
 from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster
 from anabranch.testing.contracts.ledgers import append
@@ -134,3 +138,47 @@ async def test_a_deleted_ledger_is_gone_and_its_writer_fenced(bench: Bench) -> N
     with pytest.raises(NotFound):
         await bench.looking.look(LEDGER)
     assert [known.ledger_id async for known in bench.looking.list()] == []
+
+
+async def test_an_open_ledger_is_read_on_where_it_was_moved_to(bench: Bench) -> None:
+    one_each = replace(SETTINGS, ensemble_size=1, write_quorum=1, ack_quorum=1)
+    writer = await (await bench.cluster.store(one_each)).create(LEDGER)
+    for number in range(3 * BOOKKEEPER_READS_AT_FIRST):
+        await append(writer, b"%d" % number)
+    seen = await bench.looking.look(LEDGER)
+    old = await bench.cluster.bookie_of(LEDGER, 0)
+    new = next(bookie for bookie in bench.bookies if bookie is not old)
+    new.shelves.ledgers[LEDGER] = old.shelves.ledgers.pop(LEDGER)
+    registry = await LedgerRegistry.open(bench.cluster.metadata, bench.cluster.runtime)
+    found = await registry.read(LEDGER)
+    moved = replace(found.metadata, segments=(EnsembleSegment(0, (new.bookie_id,)),))
+    await registry.replace(moved, found.version)
+    read = [bytes(entry.payload) async for entry in bench.looking.read(seen, 0, 1000)]
+    assert read == [b"%d" % number for number in range(seen.last_entry_id + 1)]
+    assert len(read) > BOOKKEEPER_READS_AT_FIRST, "more than was asked for at first"
+
+
+async def test_a_check_keeps_no_entry_that_it_has_checked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(bench)
+    kept_bytes: list[int] = []
+    real = EntryReads.read
+
+    async def read(self: EntryReads, wanted: Sequence[Wanted]) -> dict[int, Result]:
+        results = await real(self, wanted)
+        kept_bytes.extend(len(x.payload) for x in results.values() if isinstance(x, Packet))
+        return results
+
+    monkeypatch.setattr(EntryReads, "read", read)
+    found = await bench.checked()
+    assert (found.copies, found.damage) == (2 * ENTRIES, [])
+    assert kept_bytes == [0] * 2 * ENTRIES, "so it takes no more memory than an answer does"
+
+
+async def test_a_ledger_with_another_password_is_not_deleted(bench: Bench) -> None:
+    other = await bench.cluster.store(replace(SETTINGS, password=b"secret"))
+    await (await other.create(LEDGER)).close()
+    with pytest.raises(ConfigError, match="ledger 7 has another password than the settings"):
+        await bench.looking.delete(LEDGER)
+    assert (await bench.looking.describe(LEDGER)).password == b"secret", "it is still there"

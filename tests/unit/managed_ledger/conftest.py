@@ -20,6 +20,7 @@ from anabranch.ledgers.store import (
     AppendDone,
     Entry,
     LedgerDescription,
+    LedgerQuorums,
     LedgerReader,
     LedgerState,
     LedgerWriter,
@@ -46,6 +47,7 @@ class ScriptedLedger:
         self.fenced = False
         self.failed = False
         self.custom_metadata: dict[str, bytes] = {}
+        self.quorums: LedgerQuorums | None = None
         self.idle = asyncio.Event()
         self.idle.set()
         self._settling = False
@@ -122,7 +124,11 @@ class ScriptedLedgers:
     pressure: Pressure = field(default_factory=Pressure)
 
     async def create(
-        self, ledger_id: int, *, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        ledger_id: int,
+        *,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        quorums: LedgerQuorums | None = None,
     ) -> LedgerWriter:
         if self.create_gate is not None:
             await self.create_gate.wait()
@@ -133,6 +139,7 @@ class ScriptedLedgers:
         self.used.add(ledger_id)
         ledger = self.ledgers[ledger_id] = ScriptedLedger(self, ledger_id)
         ledger.custom_metadata = dict(custom_metadata or {})
+        ledger.quorums = quorums
         return ledger
 
     async def open(self, ledger_id: int) -> LedgerReader:

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from anabranch import limits
-from anabranch.errors import Corruption, Fenced, FormatError, InputError
+from anabranch.errors import (
+    AnabranchError,
+    Corruption,
+    EntryLost,
+    Fenced,
+    FormatError,
+    InputError,
+    Unreachable,
+)
 from anabranch.ids import EARLIEST, Position
-from anabranch.ledgers.store import Entry
+from anabranch.ledgers.store import Entry, LedgerReader
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig
 
 SMALL = ManagedLedgerConfig(ledger_entries_max=10)
@@ -114,8 +122,15 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CURSOR_RANGES_BYTES_MAX", 100)
 
 
+DAMAGED = Corruption("a.journal", 100, "checksum")
+
+
 async def damaged_cursor(
-    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch, damaged: int
+    world: World,
+    append_all: AppendAll,
+    monkeypatch: pytest.MonkeyPatch,
+    damaged: int,
+    error: AnabranchError = DAMAGED,
 ) -> list[Position]:
     """Three writes to a cursor ledger, of which the last `damaged` cannot be read."""
     ledger = await world.open()
@@ -130,7 +145,7 @@ async def damaged_cursor(
 
     async def read(first: int, last: int, *, max_bytes: int) -> list[Entry]:
         if first >= 3 - damaged:
-            raise Corruption("a.journal", 100 + first, "checksum")
+            raise error
         found: list[Entry] = await real(first, last, max_bytes=max_bytes)
         return found
 
@@ -160,13 +175,48 @@ async def test_damaged_last_entry_falls_back_to_the_one_before(
     assert pending(again, positions) == [*range(0, 60, 2)], "it goes on in another ledger"
 
 
+@pytest.mark.parametrize("error", [DAMAGED, EntryLost("entry 2 is on no bookie")])
 @pytest.mark.usefixtures("small_nodes")
 async def test_wholly_damaged_cursor_ledger_falls_back_to_the_node(
-    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    append_all: AppendAll,
+    monkeypatch: pytest.MonkeyPatch,
+    error: AnabranchError,
 ) -> None:
-    positions = await damaged_cursor(world, append_all, monkeypatch, 3)
+    positions = await damaged_cursor(world, append_all, monkeypatch, 3, error)
     cursor = (await world.open()).cursors["s"]
     assert pending(cursor, positions) == [*range(60)], "everything again, nothing lost"
+
+
+@pytest.mark.usefixtures("small_nodes")
+async def test_cursor_ledger_without_an_end_falls_back_to_the_node(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = await damaged_cursor(world, append_all, monkeypatch, 0)
+    (held,) = (x for x in world.ledgers.ledgers.values() if "pulsar/cursor" in x.custom_metadata)
+    real = world.ledgers.open
+
+    async def open_but(ledger_id: int) -> LedgerReader:
+        if ledger_id == held.ledger_id:
+            raise EntryLost("its last entry is on no bookie")
+        reader: LedgerReader = await real(ledger_id)
+        return reader
+
+    monkeypatch.setattr(world.ledgers, "open", open_but)
+    cursor = (await world.open()).cursors["s"]
+    assert pending(cursor, positions) == [*range(60)], "everything again, nothing lost"
+
+
+@pytest.mark.usefixtures("small_nodes")
+async def test_cursor_ledger_that_cannot_be_asked_for_now_is_waited_for(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as away:
+        positions = await damaged_cursor(world, append_all, away, 3, Unreachable("no bookie"))
+        with pytest.raises(Unreachable):
+            await world.open()
+    cursor = (await world.open()).cursors["s"]
+    assert pending(cursor, positions) == [*range(0, 60, 2)], "nothing was given up"
 
 
 @pytest.mark.usefixtures("small_nodes")

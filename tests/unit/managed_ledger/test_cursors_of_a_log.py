@@ -44,7 +44,7 @@ async def test_where_a_cursor_begins(world: World, append_all: AppendAll) -> Non
 
 
 @pytest.mark.goal(
-    "core.L7", part="persisted in metadata, read back equal", broken_by="batch_acks_are_not_stored"
+    "core.L7", part="read back equal from the node", broken_by="batch_acks_are_not_stored"
 )
 async def test_new_owner_reads_back_every_kind_of_acknowledgement(
     world: World, append_all: AppendAll

@@ -225,6 +225,35 @@ async def test_state_too_large_for_an_entry_fails_and_loses_nothing(
     assert again.pending_bits(positions[55]) == (1,)
 
 
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_state_too_large_for_the_ledger_store_is_not_tried_again(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch, has_ledger: bool
+) -> None:
+    monkeypatch.setattr("anabranch.managed_ledger.cursor._FLUSH_DELAY_S", 0.001)
+    if has_ledger:
+        ledger, cursor, positions = await large_cursor(world, append_all)
+    else:
+        ledger = await world.open()
+        cursor = await ledger.open_cursor("s", initial="earliest")
+        positions = await append_all(ledger, 60)
+    before, stored = pending(cursor, positions), cursor_ledgers(world)
+    world.ledgers.entry_bytes_max = 100
+    for position in positions[41::2]:
+        cursor.acknowledge_batch(position, [1])
+    with pytest.raises(CursorTooLarge, match=r"cursor s above .* an entry of .* is too large"):
+        await cursor.flushed()
+    created = len(world.ledgers.used)
+    await asyncio.sleep(0.05)
+    assert len(world.ledgers.used) == created, "the same would only be refused again"
+    assert ledger.is_usable
+    assert cursor_ledgers(world) == stored
+    assert pending((await world.open()).cursors["s"], positions) == before
+    cursor = (await world.open()).cursors["s"]
+    cursor.acknowledge_cumulative(positions[58])
+    await cursor.flushed()
+    assert (await world.open()).cursors["s"].mark_delete == positions[58]
+
+
 async def test_failed_publication_is_tried_again_with_the_same_ledger(
     world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:

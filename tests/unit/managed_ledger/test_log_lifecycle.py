@@ -57,6 +57,31 @@ async def test_absent_and_deleted(world: World, append_all: AppendAll) -> None:
     assert (await broker.open(NAME)).cursors == {}
 
 
+async def test_reading_what_is_being_deleted_is_refused_in_words(
+    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await world.open(ManagedLedgerConfig(entry_cache_bytes_max=0))
+    await append_all(ledger, 3)
+    await ledger.open_cursor("s")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    delete = world.metadata.delete
+
+    async def slow(*arguments: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        await delete(*arguments)
+
+    monkeypatch.setattr(world.metadata, "delete", slow)
+    deleting = asyncio.create_task(ledger.delete())
+    await begun.wait()
+    try:
+        with pytest.raises(AlreadyClosed):
+            await ledger.read(EARLIEST, 7, 1 << 20)
+    finally:
+        go_on.set()
+        await deleting
+
+
 @pytest.mark.goal("core.L6", part="properties", broken_by="properties_are_replaced")
 async def test_properties_are_kept(world: World) -> None:
     ledger = await world.open()

@@ -170,3 +170,25 @@ async def test_chain_naming_a_lost_ledger_is_refused(world: World, append: Appen
     await world.ledgers.delete(position.ledger_id)
     with pytest.raises(StorageError, match=f"ledger {position.ledger_id} of managed ledger"):
         await world.open()
+
+
+@pytest.mark.goal(
+    "core.L7", part="acknowledgements survive crashes", broken_by="later_owners_cursors_are_adopted"
+)
+async def test_old_owner_leaves_cursors_of_the_new_one_alone(
+    world: World, append_all: AppendAll
+) -> None:
+    old = await world.open()
+    new = await world.open()
+    cursor = await new.open_cursor("first", initial="earliest")
+    positions = await append_all(new, 5)
+    cursor.acknowledge([positions[1], positions[3]])
+    await cursor.flushed()
+    with pytest.raises(Fenced):
+        await old.open_cursor("first")
+    latest = await world.open()
+    kept = await latest.open_cursor("first")
+    assert [kept.is_acknowledged(p) for p in positions] == [False, True, False, True, False]
+    cursor.acknowledge([positions[0]])
+    with pytest.raises(Fenced):
+        await cursor.flushed()

@@ -28,9 +28,7 @@ def storage_of(world: World) -> SchemaStorage:
     return world.broker().schemas
 
 
-@pytest.mark.goal(
-    "core.L9", part="versions, lookup, delete", broken_by="known_schema_is_stored_again"
-)
+@pytest.mark.goal("core.L9", part="versions and deletion", broken_by="known_schema_is_stored_again")
 async def test_versions(world: World, schemas: SchemaStorage) -> None:
     assert await schemas.get(ID) is None
     assert await schemas.versions(ID) == []
@@ -51,7 +49,7 @@ async def test_versions(world: World, schemas: SchemaStorage) -> None:
 
 
 @pytest.mark.goal(
-    "core.L9", part="versions, lookup, delete", broken_by="schemas_before_a_deletion_are_found"
+    "core.L9", part="versions and deletion", broken_by="schemas_before_a_deletion_are_found"
 )
 async def test_schema_marked_as_deleted_begins_anew(world: World, schemas: SchemaStorage) -> None:
     assert await schemas.mark_deleted(ID, "me", 5) is None, "there is none"

@@ -52,7 +52,7 @@ class TestWriteQueue:
                 deletes=[pb.DeleteResponse(status=pb.KEY_NOT_FOUND)],
             )
         )
-        assert [(owner, answer.status) for owner, answer in answers] == [
+        assert [(item.owner, answer.status) for item, answer in answers] == [
             ("/a", pb.OK),
             ("/b", pb.UNEXPECTED_VERSION_ID),
             ("/c", pb.KEY_NOT_FOUND),

@@ -64,9 +64,9 @@ def oxia_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append("read")
         await read(link, part)
 
-    def writing(link: ShardLink, operation: Any) -> Any:
+    def writing(link: ShardLink, *operation: Any) -> Any:
         asked.append("write")
-        return write(link, operation)
+        return write(link, *operation)
 
     monkeypatch.setattr(ShardLink, "_read", reading)
     monkeypatch.setattr(ShardLink, "write", writing)

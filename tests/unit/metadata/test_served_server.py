@@ -290,7 +290,10 @@ async def test_second_address_is_tried(server: MetadataServer) -> None:
     await unused.close()
     url = f"anabranch://127.0.0.1:{port},127.0.0.1:{server.port}"
     store = await open_store(url, real_runtime())
-    await store.put("/a", b"")
+    await store.put("/a", b"there")
+    node = await store.get("/a")
+    assert node is not None
+    assert node.value == b"there"
     await store.close()
 
 

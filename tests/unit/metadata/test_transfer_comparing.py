@@ -96,3 +96,12 @@ def test_digest_knows_every_node_in_any_order() -> None:
         != digest_of([Record("/ab", b"", 0, 0, 0)]).content
     ), "a path does not run into its value"
     assert digest_of([A._replace(session=3)]) == NO_NODES
+
+
+async def test_rights_that_were_hidden_from_one_reader_are_no_difference() -> None:
+    whole, hidden, other = (
+        [A._replace(access=(AccessRight(31, "digest", identity),))]
+        for identity in ("owner:abc=", "owner:x", "other:x")
+    )
+    assert await differences(whole, hidden) == await differences(hidden, whole) == []
+    assert await differences(whole, other) == [(Kind.DIFFERS.value, "/a", ("access",))]

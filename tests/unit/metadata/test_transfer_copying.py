@@ -330,6 +330,27 @@ async def test_slow_copy_is_slow_and_steady(source: MetadataStore, target: Metad
     assert clock.monotonic_s() - began_s >= 0.25
 
 
+async def test_progress_tells_how_many_nodes_there_are_once_that_is_known(
+    target: MetadataStore, tmp_path: Path
+) -> None:
+    records = [Record(f"/{number:04}", b"v", 0, 1, 1) for number in range(600)]
+    path = f"{tmp_path}/x"
+    await write_export(real_runtime().disk, path, ExportHeader("zk:x", "/", 1), each(records))
+    source = FileSource(await ExportFile.open(real_runtime().disk, path))
+    told: list[tuple[str, int, int | None]] = []
+    await Copy(
+        real_runtime(),
+        source,
+        target,
+        "target:",
+        Keeping(),
+        CopyOptions(),
+        lambda phase, done, whole: told.append((phase, done.nodes, whole)),
+    ).run()
+    phases = [("look", None), ("copy", 600), ("verify", 600)]
+    assert told == [(phase, nodes, whole) for phase, whole in phases for nodes in (256, 512)]
+
+
 @pytest.mark.goal("core.M11", part="tools", broken_by="urls_are_shown_whole")
 def test_secrets_are_not_shown() -> None:
     for url, wanted in (

@@ -10,7 +10,7 @@ from anabranch.errors import AnabranchError, Corruption, FormatError, InputError
 from anabranch.metadata.store import AccessRight, IndexKey, Record
 from anabranch.metadata.transfer import file_format
 from anabranch.metadata.transfer.export_file import ExportFile, write_export
-from anabranch.metadata.transfer.file_format import ExportHeader, ExportTotals
+from anabranch.metadata.transfer.file_format import ExportHeader, Totalling
 from anabranch.runtime.real import real_runtime
 
 HEADER = ExportHeader("embedded:somewhere", "/", 1_700_000_000_000)
@@ -94,7 +94,9 @@ async def test_lost_or_moved_blocks_are_noticed(tmp_path: Path) -> None:
     start = file_format.encode_start(HEADER)
     first = file_format.encode_record(RECORDS[0])
     one = file_format.encode_block(len(start), file_format.NODES_BLOCK, first)
-    totals = ExportTotals().plus(RECORDS[0])
+    totalling = Totalling()
+    totalling.add(RECORDS[0])
+    totals = totalling.totals
     path = tmp_path / "x"
     path.write_bytes(start + one + file_format.encode_end(len(start) + len(one), totals))
     assert await read(path) == RECORDS[:1]

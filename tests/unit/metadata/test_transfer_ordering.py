@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.errors import ConflictError, InputError
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.paths import order_key
 from anabranch.metadata.store import Record
 from anabranch.metadata.transfer.comparing import compare
 from anabranch.metadata.transfer.copying import Copy, CopyOptions
 from anabranch.metadata.transfer.keeping import EVERYTHING, Keeping, keeping_of
-from anabranch.metadata.transfer.ordering import Sorting
+from anabranch.metadata.transfer.ordering import SortedPieces, Sorting
 from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of
@@ -89,3 +90,67 @@ def test_what_stores_keep() -> None:
     assert oxia.keeps_version(Record("/a", b"", 8, 0, 0, next_sequence=9))
     assert not oxia.keeps_version(Record("/a", b"", 7, 0, 0, next_sequence=9))
     assert Keeping().keeps_version(Record("/a", b"", 2**40, 0, 0))
+
+
+class CountedStore(LevelStore):
+    """Counts how often it is read."""
+
+    readings = 0
+
+    async def _by_level(self, prefix: str) -> AsyncIterator[Record]:
+        self.readings += 1
+        async for record in super()._by_level(prefix):
+            yield record
+
+
+@pytest.fixture
+async def counted() -> AsyncIterator[CountedStore]:
+    store = CountedStore(real_runtime().clock)
+    for path in ("/b/c/d", "/a/z", "/a-b", "/b/a"):
+        await store.put(path, path.encode())
+    yield store
+    await store.close()
+
+
+async def copied_to_zookeeper(source: MemoryStore, folder: Path) -> bool:
+    """Whether a copy arrived in something that refuses what ZooKeeper does."""
+    target = MemoryStore(real_runtime().clock)
+    sorting = Sorting(real_runtime(), str(folder), piece_bytes=1)
+    origin = StoreSource(source, "source:", "/", LEVELS, sorting)
+    options = CopyOptions(sorting_folder=str(folder), version_map=f"{folder}/map")
+    keeping = keeping_of("zk:h:1")
+    try:
+        return (await Copy(real_runtime(), origin, target, "t", keeping, options).run()).verified
+    finally:
+        await target.close()
+
+
+async def test_source_is_sorted_once_to_be_looked_at_and_copied(
+    counted: CountedStore, tmp_path: Path
+) -> None:
+    assert await copied_to_zookeeper(counted, tmp_path)
+    assert counted.readings == 1
+    assert await real_runtime().disk.list(str(tmp_path)) == [], "nothing is left behind"
+
+
+@pytest.mark.broken_by("second_look_is_the_first")
+async def test_change_after_the_look_is_noticed_all_the_same(
+    counted: CountedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SortedPieces.take
+
+    async def take(self: SortedPieces, records: AsyncIterator[Record]) -> None:
+        await real(self, records)
+        await counted.put("/b/late", b"")
+
+    monkeypatch.setattr(SortedPieces, "take", take)
+    with pytest.raises(ConflictError, match="has changed while it was read"):
+        await copied_to_zookeeper(counted, tmp_path)
+    assert counted.readings >= 2
+
+
+async def test_refused_source_leaves_no_files(counted: CountedStore, tmp_path: Path) -> None:
+    await counted.put("/𝄞", b"")
+    with pytest.raises(InputError, match=r"U\+FFFF"):
+        await copied_to_zookeeper(counted, tmp_path)
+    assert await real_runtime().disk.list(str(tmp_path)) == []

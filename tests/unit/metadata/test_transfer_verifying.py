@@ -39,19 +39,21 @@ def held_by(keeping: Keeping, source: Sequence[Record] = SOURCE) -> list[Record]
 
 async def check(
     keeping: Keeping, target: Sequence[Record], source: Sequence[Record] = SOURCE
-) -> None:
+) -> int:
+    """How many nodes were found to be as they must be."""
     expected, copied = Expectation(keeping), NO_NODES
     for record in source:
         before, copied = copied, copied.plus(record)
         expected.add(record, copied.exact - before.exact)
     assert expected.whole
     await expected.check(_each(target), copied, no_progress, has_root=True)
+    return copied.nodes
 
 
 @pytest.mark.parametrize("keeping", [EVERYTHING, ZOOKEEPER, OXIA])
 async def test_what_arrived_is_believed_in_any_order(keeping: Keeping) -> None:
-    await check(keeping, held_by(keeping))
-    await check(keeping, held_by(keeping)[::-1])
+    assert await check(keeping, held_by(keeping)) == len(SOURCE)
+    assert await check(keeping, held_by(keeping)[::-1]) == len(SOURCE)
 
 
 def test_the_version_after_a_copy() -> None:

@@ -157,6 +157,27 @@ async def test_bytes_that_are_no_answer_fail_all_of_it(wrong: bytes) -> None:
     assert connection.lost.done()
 
 
+GONE = struct.pack(">ibii", -1, 0, Code.NO_NODE, Code.NO_NODE)
+END = struct.pack(">ibi", -1, 1, -1)
+
+
+@pytest.mark.parametrize("values", [True, False])
+@pytest.mark.parametrize("answered", [0, 1, 2, 3])
+async def test_a_read_of_many_has_as_many_answers(answered: int, values: bool) -> None:
+    parts = requests.value_parts(["/a", "/b"])
+    request = requests.get_values(parts) if values else requests.multi_read(parts)
+    connection, _, _ = await opened()
+    call: Call = Call(request, 0.0, None)
+    connection.send([call])
+    connection.data_received(reply(1, GONE * answered + END))
+    if answered == len(parts):
+        assert [type(part) for part in call.answer.result()] == [Refusal, Refusal]
+        return
+    # Told apart by their order alone, one would be taken for the answer to another.
+    assert isinstance(call.answer.exception(), ProtocolError)
+    assert connection.lost.done()
+
+
 async def test_one_who_gave_up_is_not_told() -> None:
     connection, _, _ = await opened()
     call = asked(connection)

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from anabranch.errors import ProtocolError
-from anabranch.metadata.zookeeper.digest_md5 import DigestMd5, parse
+from anabranch.metadata.digest_md5 import DigestMd5, parse
 
 CHALLENGE = (
     b'realm="zk-sasl-md5",nonce="N0\\"nce",charset=utf-8,algorithm=md5-sess,qop="auth,auth-int"'
@@ -24,13 +24,15 @@ def expected(method: bytes) -> str:
 
 
 def test_response_and_the_servers_proof() -> None:
-    exchange = DigestMd5("bob", "secret", "cn")
+    exchange = DigestMd5("bob", "secret", "cn", uri="zookeeper/zk-sasl-md5")
     fields = parse(exchange.respond(CHALLENGE))
     assert fields["response"] == expected(b"AUTHENTICATE")
     assert (fields["username"], fields["nonce"], fields["qop"]) == ("bob", 'N0"nce', "auth")
     exchange.check(f"rspauth={expected(b'')}".encode())
     with pytest.raises(ProtocolError, match="password"):
         exchange.check(b"rspauth=" + b"0" * 32)
+    with pytest.raises(ProtocolError, match="password"):
+        exchange.check('rspauth="gehört"'.encode())
     with pytest.raises(ProtocolError):
         exchange.check(b"")
 
@@ -51,4 +53,4 @@ def test_response_and_the_servers_proof() -> None:
 )
 def test_other_challenges_are_refused(challenge: bytes) -> None:
     with pytest.raises(ProtocolError):
-        DigestMd5("bob", "secret", "cn").respond(challenge)
+        DigestMd5("bob", "secret", "cn", uri="zookeeper/zk-sasl-md5").respond(challenge)

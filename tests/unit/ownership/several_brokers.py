@@ -98,7 +98,8 @@ class SeveralBrokers:
             lambda: brokers[0].new_connection(),  # noqa: PLW0108 - it is not there yet
         )
         url = f"pulsar://127.0.0.1:{listener.port}"
-        me = BrokerAddress(f"127.0.0.1:{listener.port}", url)
+        name = f"127.0.0.1:{listener.port}"
+        me = BrokerAddress(name, url, web_url=f"http://{name}")
         ownership = ClusterOwnership(store, self.runtime, tasks, me)
         managed = ManagedLedgers(metadata=store, ledgers=self.ledgers, runtime=self.runtime)
         broker = Broker(

@@ -1,10 +1,13 @@
 """Topics that go from broker to broker while a client of ours uses them."""
 
+import asyncio
+
 import pytest
 from several_brokers import NAME, TOPIC, Member, SeveralBrokers, several_brokers
 
 from anabranch.broker.unloading import unload
 from anabranch.client import Client
+from anabranch.client.brokers import Brokers
 
 
 async def owner_of(brokers: SeveralBrokers) -> Member:
@@ -25,11 +28,11 @@ async def test_an_unloaded_topic_goes_on_at_the_next_owner_without_a_lookup(
         owner = await owner_of(brokers)
         target = next(each for each in brokers.members if each is not owner)
 
-        async def no_lookup(self: Client, topic: object) -> None:
+        async def no_lookup(self: Brokers, topic: object, url: str) -> None:
             raise AssertionError(f"{topic} was looked up")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Client, "connection_for", no_lookup)
+            patch.setattr(Brokers, "owner_of", no_lookup)
             await unload(owner.broker, await brokers.bundle(), target.id)
             await producer.send(b"2")
             second = await consumer.receive()
@@ -83,3 +86,37 @@ async def test_a_client_goes_on_to_the_next_address_of_its_list() -> None:
         async with client:
             producer = await client.producer(TOPIC, batching=None)
             await producer.send(b"1")
+            assert producer.attachments == 1, "by the address that answers"
+
+
+async def test_a_bundle_that_went_round_in_a_circle_is_found_again() -> None:
+    """Nobody sends clients to whom it gave the bundle once that one had it, and gave it on."""
+    async with several_brokers() as brokers, brokers.client() as client:
+        producer = await client.producer(TOPIC, batching=None)
+        await producer.send(b"0")
+        first = await owner_of(brokers)
+        others = [each for each in brokers.members if each is not first]
+        async with asyncio.timeout(5):
+            for turn, target in enumerate([*others, first], start=1):
+                owner = await owner_of(brokers)
+                await unload(owner.broker, await brokers.bundle(), target.id)
+                await producer.send(b"%d" % turn)
+                assert await owner_of(brokers) is target
+
+
+async def test_a_bundle_that_was_lost_while_it_was_unloaded_was_given_to_nobody() -> None:
+    """(1) A begins to unload. (2) Its session ends, and B takes the bundle. (3) A ends its unload.
+
+    (4) B gives the bundle to A, which must not send clients back to B.
+    """
+    async with several_brokers(2) as brokers:
+        one, other = brokers.members
+        await one.ownership.require(NAME)
+        bundle = await brokers.bundle()
+        await one.ownership.begin_unload(bundle, other.id)
+        await one.lose_session()
+        await other.ownership.require(NAME)
+        await one.ownership.finish_unload(bundle)
+        await unload(other.broker, bundle, one.id)
+        found = await one.ownership.locate(NAME, authoritative=True)
+        assert (found.broker.broker_id, found.is_owner) == (one.id, True)

@@ -94,4 +94,7 @@ async def test_a_proxy_and_who_it_speaks_for_must_both_be_allowed():
             await authorization.check(Caller("proxy", original), Right.PRODUCE, where)
     with pytest.raises(NotAuthorized, match="no proxy"):
         await authorization.check(Caller("producer", "root"), Right.PRODUCE, where)
-    assert not authorization.is_superuser(Caller("producer", "root"))
+    with pytest.raises(NotAuthorized, match="'proxy' may not"):
+        await authorization.check(Caller("proxy", "root"), Right.SUPERUSER, Resource())
+    with pytest.raises(NotAuthorized, match="'proxy' may not"):
+        await authorization.check(Caller("proxy", "root"), Right.CONSUME, where)

@@ -74,11 +74,10 @@ async def test_topic_without_partitions_has_none(server):
 async def test_metrics_have_pulsars_names(server):
     page = (await call(server.web_app, "/metrics")).body.decode()
     for name in (
-        "pulsar_topics_count",
-        "pulsar_producers_count",
-        "pulsar_consumers_count",
-        "pulsar_in_messages_total",
-        "pulsar_out_messages_total",
+        "pulsar_active_connections",
+        "pulsar_broker_topics_count",
+        "pulsar_broker_producers_count",
+        "pulsar_broker_consumers_count",
     ):
         assert f'{name}{{cluster="standalone"}} 0' in page
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from anabranch.metadata.factory import open_store
 from anabranch.runtime import Runtime
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
-from anabranch.server.cluster_tie import BOOKIES, PATH, TIE_FILE, tie, tie_bookies
+from anabranch.server.cluster_tie import PATH, TIE_FILE, tie, tie_bookies, tie_path
 from anabranch.server.metadata_service import MetadataService
 from anabranch.server.settings import Settings
 
@@ -126,7 +127,37 @@ async def test_ledgers_on_bookies_belong_to_the_first_metadata_that_name_them(
 
 async def test_an_unknown_tie_of_bookies_is_refused_by_name(runtime: Runtime) -> None:
     metadata = await open_store("memory:", runtime)
-    await metadata.put(f"{BOOKIES}/ledgers", b'{"format": "anabranch.cluster", "version": 2}')
+    await metadata.put(tie_path("/ledgers"), b'{"format": "anabranch.cluster", "version": 2}')
     with pytest.raises(FormatError, match=r"/anabranch/bookies/ledgers has version 2; this build"):
         await tie_bookies(metadata, metadata, "/ledgers", "a")
     assert await metadata.get(PATH) is None
+
+
+async def test_the_tie_of_bookies_is_one_however_the_address_is_written(runtime: Runtime) -> None:
+    below, above = "/one/two/ledgers", "/ledgers"
+    whole = await open_store("memory:", runtime)
+    await tie_bookies(whole, whole, below, "a")
+    node = await whole.get("/one/two/anabranch/bookies/ledgers")
+    assert node is not None, "what a store sees whose root is /one/two"
+    chrooted, other = [await open_store("memory:", runtime) for _ in range(2)]
+    await chrooted.put("/anabranch/bookies/ledgers", node.value)
+    with pytest.raises(ConfigError, match="belong to cluster a"):
+        await tie_bookies(other, chrooted, above, "b")
+
+
+async def test_servers_that_start_together_agree(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store("memory:", runtime)
+    look, overtaken = store.get, False
+
+    async def overtaken_after_the_first_look(path: str) -> Any:
+        nonlocal overtaken
+        found = await look(path)
+        if not overtaken:
+            overtaken = True
+            assert await tie_bookies(store, store, "/ledgers", "faster") == "faster"
+        return found
+
+    monkeypatch.setattr(store, "get", overtaken_after_the_first_look)
+    assert await tie_bookies(store, store, "/ledgers", "slower") == "faster"

@@ -37,8 +37,17 @@ def test_settings_are_what_counts_last() -> None:
             max_consumers_per_topic=2,
             max_consumers_per_subscription=3,
             max_subscriptions_per_topic=4,
+            max_topics_per_namespace=8,
+            max_unacked_messages_per_consumer=10,
+            max_unacked_messages_per_subscription=20,
+            subscription_expiration_minutes=30,
+            require_encryption=True,
             publish_rate_messages=5,
             dispatch_rate_bytes=6,
+            subscription_dispatch_rate_messages=7,
+            subscription_dispatch_rate_bytes=8,
+            subscribe_rate=9,
+            subscribe_rate_period_s=11,
             deduplication=True,
             schema_compatibility="BACKWARD",
             schema_validation=True,
@@ -55,7 +64,13 @@ def test_settings_are_what_counts_last() -> None:
     assert chosen.inactive_topics.inactive_s_max == 9
     assert (chosen.producers_max, chosen.consumers_max) == (1, 2)
     assert (chosen.consumers_per_subscription_max, chosen.subscriptions_max) == (3, 4)
+    assert chosen.topics_per_namespace_max == 8
+    assert (chosen.unacked_per_consumer_max, chosen.unacked_per_subscription_max) == (10, 20)
+    assert (chosen.subscription_expiration_minutes, chosen.encryption_required) == (30, True)
     assert (chosen.publish_rate.messages, chosen.dispatch_rate.bytes) == (5, 6)
+    rate = chosen.subscription_dispatch_rate
+    assert (rate.messages, rate.bytes) == (7, 8)
+    assert (chosen.subscribe_rate.per_consumer, chosen.subscribe_rate.period_s) == (9, 11)
     assert chosen.deduplication_enabled
     assert chosen.schema_compatibility_strategy == "BACKWARD"
     assert chosen.schema_validation_enforced

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,15 @@ import pytest
 from anabranch.errors import ConfigError, ConflictError
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
+from anabranch.ownership import ClusterOwnership
 from anabranch.runtime import Runtime
 from anabranch.runtime.real import real_runtime
+from anabranch.runtime.tasks import Tasks
 from anabranch.server.assembly import Standalone
 from anabranch.server.cluster_broker import ClusterBroker
 from anabranch.server.metadata_service import MetadataService
 from anabranch.server.settings import Settings
-from anabranch.server.sole_server import PATH
+from anabranch.server.sole_server import PATH, SoleServer
 from anabranch.testing.bookies.loopback import LoopbackBookie
 
 
@@ -57,6 +59,10 @@ class Bench:
             metadata_url=metadata.url,
             ledgers_url=ledgers_url,
         )
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self.held.push_async_callback(lambda: task)
 
     async def start(self, metadata: MetadataService, ledgers_url: str, **more: Any) -> Standalone:
         server = Standalone(self.runtime, self.settings(metadata, ledgers_url, **more))
@@ -100,7 +106,65 @@ async def test_a_server_comes_back_at_the_address_of_its_crash(bench: Bench) -> 
     await store.put(PATH, left.value, ephemeral=True)
     with pytest.raises(ConflictError, match="if it has crashed, its mark is gone after"):
         await bench.start(metadata, "bookkeeper:?ensemble=1")
+    asyncio.get_running_loop().call_later(0.3, bench.later, store.delete(PATH))
     await bench.start(metadata, "bookkeeper:?ensemble=1", port=port)
+    present = await store.get(PATH)
+    assert present is not None
+    assert present.value != left.value, "each start has a name of its own"
+
+
+async def test_two_servers_that_say_the_same_address_do_not_take_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = await bench.service("metadata")
+    await bench.bookie(metadata)
+    # As on two machines that both advertise localhost.
+    first = await bench.start(metadata, "bookkeeper:?ensemble=1", advertised_address="localhost")
+    store = await bench.store(metadata)
+    held = await store.get(PATH)
+    port = int(first.service_url.rpartition(":")[2])
+    tasks = Tasks(lambda name, error: None)
+    bench.held.push_async_callback(tasks.close)
+    second = SoleServer(store, bench.runtime, tasks, f"pulsar://localhost:{port}")
+    monkeypatch.setattr(ServedStore, "session_timeout_s", 0.5)
+    with pytest.raises(ConflictError, match="used by the standalone server at pulsar://localhost"):
+        await second.claim()
+    assert await store.get(PATH) == held, "it was left alone"
+    assert await first.why_unhealthy() is None
+
+
+async def test_a_standalone_is_refused_beside_brokers_of_a_cluster(bench: Bench) -> None:
+    metadata = await bench.service("metadata")
+    await bench.bookie(metadata)
+    store = await bench.store(metadata)
+    # A broker of ours or of Pulsar: both register here.
+    await store.put("/loadbalance/brokers/host-1:8080", b"{}", ephemeral=True)
+    with pytest.raises(ConflictError, match=r"brokers of a cluster, .*: host-1:8080"):
+        await bench.start(metadata, "bookkeeper:?ensemble=1")
+    assert not await store.exists(PATH), "the mark is gone again"
+    await store.delete("/loadbalance/brokers/host-1:8080")
+    await bench.start(metadata, "bookkeeper:?ensemble=1")
+
+
+async def test_a_broker_that_registers_beside_a_standalone_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = await bench.service("metadata")
+    await bench.bookie(metadata)
+    store = await bench.store(metadata)
+    settings = bench.settings(metadata, "bookkeeper:?ensemble=1")
+    await store.put(f"/admin/clusters/{settings.cluster}", b"{}")
+    start = ClusterOwnership.start
+
+    async def start_late(self: ClusterOwnership) -> None:
+        # The standalone server has seen no broker just before.
+        await store.put(PATH, b"{}", ephemeral=True)
+        await start(self)
+
+    monkeypatch.setattr(ClusterOwnership, "start", start_late)
+    with pytest.raises(ConflictError, match="which shares it with none"):
+        await ClusterBroker(bench.runtime, settings).start()
+    assert not await store.children("/loadbalance/brokers")
 
 
 async def test_a_server_whose_place_was_taken_ends(bench: Bench) -> None:
@@ -115,6 +179,22 @@ async def test_a_server_whose_place_was_taken_ends(bench: Bench) -> None:
         failure = await server.serve_until(asyncio.Event())
     assert isinstance(failure, ConflictError)
     assert "taken over by the standalone server at pulsar://other:6650" in str(failure)
+
+
+async def test_a_server_that_lost_its_place_looks_for_brokers_again(bench: Bench) -> None:
+    metadata = await bench.service("metadata")
+    await bench.bookie(metadata)
+    server = await bench.start(metadata, "bookkeeper:?ensemble=1")
+    store = await bench.store(metadata)
+    # As a broker that registered while the server had no session.
+    await store.put("/loadbalance/brokers/host-1:8080", b"{}", ephemeral=True)
+    await store.delete(PATH)
+    async with asyncio.timeout(10):
+        failure = await server.serve_until(asyncio.Event())
+    assert isinstance(failure, ConflictError)
+    assert "brokers of a cluster" in str(failure)
+    assert "host-1:8080" in str(failure)
+    assert not await store.exists(PATH), "the mark is gone again"
 
 
 async def test_bookies_with_metadata_of_their_own_serve_one_cluster(bench: Bench) -> None:

@@ -105,6 +105,27 @@ async def test_the_web_in_tls_knows_callers_by_their_certificates(server, author
     assert (await tenants_over_tls(server, other))[0] == 401
 
 
+@pytest.mark.goal("core.B19", part="without plain ports", broken_by="plain_ports_stay_open")
+async def test_plain_ports_can_be_turned_off(server, authority):
+    settings = replace(server._settings, plain_ports=False, port=1, web_port=1)
+    runtime = real_runtime()
+    with web_sockets(settings) as web:
+        assert web.plain is None
+        sealed = Standalone(runtime, settings, web_port=web.port, web_tls_port=web.tls_port)
+        await sealed.start()
+        try:
+            async with web_servers(sealed, web, runtime.network):
+                assert (sealed.service_url, sealed.web_url) == ("", "")
+                assert sealed.reachable_url.startswith("pulsar+ssl://")
+                client = trusting(authority, authority.sign("root", "client"))
+                assert await first_answer(sealed, client) == BaseCommand.CONNECTED
+                assert (await tenants_over_tls(sealed, client))[0] == 200
+        finally:
+            await sealed.close()
+    with pytest.raises(ConfigError, match="no-plain-ports"):
+        Standalone(runtime, Settings(plain_ports=False))
+
+
 @pytest.mark.goal("core.B19", part="wire", broken_by="tls_believes_any_authority")
 async def test_certificates_of_other_authorities_are_refused(server, authority, tmp_path):
     (tmp_path / "elsewhere").mkdir()

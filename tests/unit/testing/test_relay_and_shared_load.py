@@ -83,7 +83,9 @@ async def run_load(damage: Damage) -> Findings:
     runtime, found = real_runtime(), Findings()
     store = await open_store("memory:", runtime)
     assert isinstance(store, LocalHandle)
-    clients = [Client(await store.handle(), f"c{i}", runtime.clock, found) for i in range(3)]
+    clients = [
+        Client(await store.handle(), f"c{i}", runtime.clock, found, counters=2) for i in range(3)
+    ]
     for client in clients:
         await client.listen()
     for client in clients:
@@ -118,7 +120,7 @@ async def test_load_on_a_good_store_finds_nothing() -> None:
 
 
 async def untold(store: MetadataStore, clients: list[Client]) -> None:
-    clients[1].told[clients[0].path] -= 1
+    clients[1].told[clients[0].counters[0].path] -= 1
 
 
 async def two_holders(store: MetadataStore, clients: list[Client]) -> None:
@@ -132,7 +134,7 @@ async def two_holders(store: MetadataStore, clients: list[Client]) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda store, _: store.put(f"{COUNTS}/c0", b"0"), "acknowledged was"),
+        (lambda store, _: store.put(f"{COUNTS}/c0-1", b"0"), "acknowledged was"),
         (lambda store, _: store.put(SHARED, b"1"), "under the lock"),
         (lambda store, _: store.delete(f"{OWNED}/c1"), "its node exists: False"),
         (untold, "c1 was told"),

@@ -76,6 +76,17 @@ def test_jars_are_fetched_through_a_project_file() -> None:
     assert digest_of_files(folder.iterdir()) == digest
 
 
+def test_jars_alone_are_fetched_one_by_one_and_checked_together() -> None:
+    maven = FakeMaven({"a.jar": b"A"})
+    digest = hashlib.sha256(f"a.jar {hashlib.sha256(b'A').hexdigest()}\n".encode()).hexdigest()
+    folder = fetch(Artifact("alone", "jars", ("g:a:1", "g:b:2"), digest), maven=maven)
+    assert [path.name for path in folder.iterdir()] == ["a.jar"]
+    asked = [word for call in maven.calls for word in call if word.startswith("-Dartifact=")]
+    assert asked == ["-Dartifact=g:a:1", "-Dartifact=g:b:2"]
+    with pytest.raises(FetchFailed, match=r"alone .*pins 0"):
+        fetch(Artifact("alone", "jars", ("g:a:1",), "0" * 64), maven=maven)
+
+
 def test_a_second_fetch_asks_nobody() -> None:
     content = tarball()
     maven = FakeMaven({"tool.tar.gz": content})
@@ -126,7 +137,7 @@ def test_the_project_file_names_each_coordinate() -> None:
 
 
 def test_the_lock_file_of_this_checkout_is_sound() -> None:
-    assert sorted(pinned()) == ["kafka", "oxia", "pulsar-jars", "pulsar-tools"]
+    assert sorted(pinned()) == ["kafka", "oxia", "pulsar-jars", "pulsar-tools", "spark-kafka"]
     assert all(len(artifact.sha256) == 64 for artifact in pinned().values())
 
 

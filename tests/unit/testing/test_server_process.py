@@ -90,11 +90,17 @@ def test_a_port_in_use_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_readiness_is_waited_for(
     tmp_path: Path, python_child: Callable[[str], ServerProcess]
 ) -> None:
-    child = python_child("import time; time.sleep(0.2); open('ready', 'w').close(); time.sleep(60)")
+    child = python_child(
+        "import time\n"
+        "while time.process_time() < 0.2: pass\n"
+        "open('ready', 'w').close(); time.sleep(60)"
+    )
     try:
         assert 0.2 <= child.start(file_exists(tmp_path / "ready")) < 10
         assert child.running
         assert child.resident_bytes() > 1_000_000
+        assert child.cpu_s() >= 0.15
+        assert child.cpu_wait_s() > 0, "nobody is given a processor in no time at all"
     finally:
         child.stop()
     assert not child.running

@@ -1,16 +1,28 @@
 """Appends to ledgers on bookies that fail, with model bookies behind real sockets."""
 
+import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, StorageError, StoreBusy, Unreachable
+from anabranch.errors import (
+    AnabranchError,
+    OutcomeUnknown,
+    StorageError,
+    StoreBusy,
+    Unreachable,
+)
 from anabranch.ledgers.bookkeeper.ledger_writer import BookKeeperWriter
+from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
+from anabranch.metadata.store import MetadataStore
 from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster, until
 from anabranch.testing.contracts.ledgers import append, payloads_of
+from anabranch.testing.unanswered import Lose, UnansweredStore
 
 
 @pytest.fixture
@@ -41,6 +53,18 @@ class Appends:
 
     async def finished(self) -> None:
         await until(lambda: len(self.results) == len(self.written))
+
+
+async def unanswered(
+    bench: LoopbackCluster, wait_s: float = SETTINGS.quorum_wait_s
+) -> tuple[UnansweredStore, BookKeeperLedgerStore]:
+    """A store whose metadata can be made to lose requests; the test closes it."""
+    metadata = UnansweredStore(bench.metadata)
+    settings = replace(SETTINGS, quorum_wait_s=wait_s)
+    store = await BookKeeperLedgerStore.open_cluster(
+        bench.runtime, cast("MetadataStore", metadata), settings
+    )
+    return metadata, store
 
 
 @pytest.mark.goal("core.L3", part="lost bookie", broken_by="a_lost_connection_ends_the_ledger")
@@ -150,6 +174,86 @@ async def test_too_few_bookies_for_too_long_end_the_writer_but_not_the_ledger(
         appends.add(1)
     assert await writer.close() == 0
     assert (await bench.ledger(1)).last_entry_id == 0
+
+
+@pytest.mark.goal("core.L3", part="lost bookie", broken_by="ensemble_changes_wait_for_ever")
+@pytest.mark.parametrize(
+    ("loss", "told"), [(Lose.EVERYTHING, Unreachable), (Lose.REQUEST, OutcomeUnknown)]
+)
+async def test_metadata_that_are_away_for_too_long_end_the_writer_but_not_the_ledger(
+    bench: LoopbackCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: Lose,
+    told: type[AnabranchError],
+) -> None:
+    """A bookie is lost, and nobody can write down who takes its place."""
+    monkeypatch.setattr(limits, "BOOKKEEPER_UNKNOWN_OUTCOME_S_MAX", 1.0)
+    await bench.more_bookies(1)
+    metadata, store = await unanswered(bench)
+    writer = await store.create(1)
+    await append(writer, b"kept")
+    metadata.lose("put", *[loss] * 1000)
+    await (await bench.bookie_of(1, 1)).stop()
+    errors: list[Exception | None] = []
+    for payload in (b"never", b"confirmed"):
+        writer.append(payload, lambda _, error: errors.append(error))
+    await until(lambda: len(errors) == 2)
+    assert [type(error) for error in errors] == [told, told]
+    with pytest.raises(StorageError, match="takes no entries any more"):
+        writer.append(b"late", lambda *_: None)
+    await store.close()
+    assert (await payloads_of(await (await bench.store()).open(1)))[:1] == [b"kept"]
+
+
+async def test_metadata_that_come_back_in_time_cost_no_append(bench: LoopbackCluster) -> None:
+    await bench.more_bookies(1)
+    metadata, store = await unanswered(bench, wait_s=limits.BOOKKEEPER_QUORUM_WAIT_S)
+    appends = Appends(await store.create(1))
+    appends.add(5)
+    await appends.finished()
+    metadata.lose("put", Lose.EVERYTHING, Lose.EVERYTHING)
+    lost = await bench.bookie_of(1, 1)
+    await lost.stop()
+    appends.add(20)
+    await appends.finished()
+    assert appends.results == [None] * 25
+    assert lost.bookie_id not in (await bench.ledger(1)).segments[-1].bookies
+    await store.close()
+
+
+async def test_a_writer_that_could_not_close_its_ledger_is_not_kept(
+    bench: LoopbackCluster,
+) -> None:
+    metadata, store = await unanswered(bench)
+    writer = await store.create(1)
+    await append(writer, b"kept")
+    metadata.lose("put", Lose.EVERYTHING)
+    closed = await asyncio.gather(writer.close(), return_exceptions=True)
+    assert [type(result) for result in closed] == [Unreachable]
+    kept = weakref.ref(writer)
+    del writer, closed
+
+    def is_gone() -> bool:
+        gc.collect()
+        return kept() is None
+
+    await until(is_gone)  # not at once: it still tells bookies of the last entry
+    assert await payloads_of(await store.open(1)) == [b"kept"]
+    await store.close()
+
+
+async def test_a_ledger_that_could_not_be_closed_can_be_closed_later(
+    bench: LoopbackCluster,
+) -> None:
+    metadata, store = await unanswered(bench)
+    writer = await store.create(1)
+    await append(writer, b"kept")
+    metadata.lose("put", Lose.EVERYTHING)
+    with pytest.raises(Unreachable):
+        await writer.close()
+    assert await writer.close() == 0
+    assert (await bench.ledger(1)).last_entry_id == 0
+    await store.close()
 
 
 @pytest.mark.goal("core.L3", part="last confirmed", broken_by="packets_know_of_nothing_confirmed")

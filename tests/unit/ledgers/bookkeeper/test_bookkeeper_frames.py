@@ -11,18 +11,32 @@ KEY = bytes(range(20))
 
 
 def sent(request: Request, number: int) -> pb.Request:
-    data = frames.frame_start(request, number) + bytes(request.body)
-    (message,), end = frames.cut_frames(data, 1 << 20)
-    assert end == len(data)
-    return frames.parse_request(message)
+    data = frames.frame_start(request, frames.varint(number)) + bytes(request.body)
+    assert frames.frame_end(data, 0, 1 << 20) == len(data)
+    return frames.parse_request(data[frames.LENGTH_BYTES :])
+
+
+def test_requests_of_changing_lengths_are_each_what_they_should_be() -> None:
+    numbers = [2, 4, 126, 128, 130, 2**14, 2**21]
+    requests = frames.AddRequests(7, KEY, iter(numbers))
+    for number, entry_id, size in zip(
+        numbers, (0, 1, 127, 128, 129, 2**14, 5), (0, 1, 1, 100, 127, 300, 100), strict=True
+    ):
+        found = sent(requests.add(entry_id, b"header", bytes(size)), number)
+        assert (found.header.txn_id, found.add.entry_id) == (number, entry_id)
+        assert found.add.body == b"header" + bytes(size)
 
 
 @pytest.mark.parametrize("number", [1, 127, 128, 2**21, 2**63 - 1])
+@pytest.mark.parametrize("times", [30, 600], ids=["short", "not copied"])
 @pytest.mark.parametrize("recovery", [False, True])
-def test_an_add_by_hand_is_what_protobuf_would_write(number: int, recovery: bool) -> None:
-    payload = memoryview(b"..payload.." * 30)[2:-2]
-    requests = frames.AddRequests(number, KEY, recovery=recovery)
+def test_an_add_by_hand_is_what_protobuf_would_write(
+    number: int, recovery: bool, times: int
+) -> None:
+    payload = memoryview(b"..payload.." * times)[2:-2]
+    requests = frames.AddRequests(number, KEY, iter([number]), recovery=recovery)
     request = requests.add(number - 1, b"header+digest", payload)
+    assert request.digits == frames.varint(number)
     expected = pb.Request(
         header=pb.PacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txn_id=number),
         add=pb.AddRequest(
@@ -36,7 +50,11 @@ def test_an_add_by_hand_is_what_protobuf_would_write(number: int, recovery: bool
         expected.header.priority = 100
         expected.add.flag = pb.AddRequest.RECOVERY_ADD
     assert sent(request, number) == expected
-    overhead = len(frames.frame_start(request, number)) - len(b"header+digest")
+    assert frames.frame_start(request, request.digits) == request.start
+    expected.header.txn_id = 99
+    assert sent(request, 99) == expected, "the same with another number"
+    whole = frames.frame_start(request, frames.varint(number)) + bytes(request.body)
+    overhead = len(whole) - len(b"header+digest") - len(payload)
     assert overhead + 32 + 20 <= frames.ADD_OVERHEAD_BYTES_MAX
 
 
@@ -60,23 +78,21 @@ def test_the_other_requests() -> None:
     assert sent(frames.start_tls(), 1).HasField("start_tls")
 
 
-def test_frames_are_cut_where_they_end() -> None:
+def test_frames_end_where_they_say() -> None:
     answer = pb.Response(
         header=pb.PacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txn_id=9),
         status=pb.EOK,
     )
     data = frames.frame(answer)
+    assert frames.frame_end(b"behind" + data, 6, 100) == 6 + len(data)
     for cut in range(len(data)):
-        found, end = frames.cut_frames(data + data[:cut], 100)
-        assert (len(found), end) == (1, len(data))
-    assert frames.frame_bytes(data[:3]) == 4
-    assert frames.frame_bytes(data[:4]) == len(data)
-    assert frames.parse_response(frames.cut_frames(data, 100)[0][0]) == answer
+        assert frames.frame_end(data[:cut], 0, 100) == (4 if cut < 4 else len(data)), "at least"
+    assert frames.parse_response(data[frames.LENGTH_BYTES :]) == answer
 
 
 def test_hostile_frames_are_refused() -> None:
     with pytest.raises(FrameTooLarge, match="4294967295"):
-        frames.cut_frames(b"\xff" * 8, 1 << 20)
+        frames.frame_end(b"\xff" * 8, 0, 1 << 20)
     with pytest.raises(ProtocolError):
         frames.parse_response(b"\xff\xff")
 
@@ -115,28 +131,6 @@ def test_the_status_is_that_of_the_operation_if_the_whole_went_well(
     if inner is not None:
         response.add.CopyFrom(pb.AddResponse(status=inner, ledger_id=1, entry_id=1))
     assert frames.status_of(response) is expected
-
-
-@pytest.mark.parametrize("number", [1, 127, 128, 2**20, 2**40])
-def test_the_usual_answer_to_an_add_is_known_without_parsing(number: int) -> None:
-    response = pb.Response(
-        header=pb.PacketHeader(version=pb.VERSION_THREE, operation=pb.ADD_ENTRY, txn_id=number),
-        status=pb.EOK,
-        add=pb.AddResponse(status=pb.EOK, ledger_id=5, entry_id=number),
-    )
-    message = response.SerializeToString()
-    assert frames.stored_number(message) == number
-    for cut in range(len(message)):
-        assert frames.stored_number(message[:cut]) in (0, number)
-    response.header.priority = 100
-    assert frames.stored_number(response.SerializeToString()) == 0, "unusual: to be parsed"
-    response.header.ClearField("priority")
-    response.add.status = pb.EFENCED
-    assert frames.stored_number(response.SerializeToString()) == 0
-    response.status = pb.EIO
-    assert frames.stored_number(response.SerializeToString()) == 0
-    response.header.operation = pb.READ_ENTRY
-    assert frames.stored_number(response.SerializeToString()) == 0
 
 
 def test_only_what_a_bookie_vouches_for_says_that_an_entry_is_absent() -> None:

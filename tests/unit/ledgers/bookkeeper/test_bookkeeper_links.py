@@ -15,6 +15,7 @@ from anabranch.ledgers.bookkeeper import frames
 from anabranch.ledgers.bookkeeper.frames import Status
 from anabranch.ledgers.bookkeeper.link import BookieLink
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
+from anabranch.metadata.digest_md5 import DigestMd5, parse
 from anabranch.runtime.network import Tls
 from anabranch.runtime.real import real_runtime
 from anabranch.runtime.tasks import Tasks
@@ -48,10 +49,10 @@ class Peer(asyncio.Protocol):
         self.bench.peers.append(self)
 
     def data_received(self, data: bytes) -> None:
-        messages, end = frames.cut_frames(self.received + data, 1 << 24)
-        self.received = (self.received + data)[end:]
-        for message in messages:
-            request = frames.parse_request(message)
+        self.received += data
+        while (end := frames.frame_end(self.received, 0, 1 << 24)) <= len(self.received):
+            request = frames.parse_request(self.received[frames.LENGTH_BYTES : end])
+            self.received = self.received[end:]
             self.bench.asked.append(request)
             self.bench.script(self, request)
 
@@ -271,6 +272,49 @@ async def test_credentials_are_shown_before_anything_else(bench: Bench) -> None:
     stranger.close()
 
 
+CHALLENGE = b'realm="bookkeeper",nonce="n",charset=utf-8,algorithm=md5-sess'
+
+
+@pytest.mark.parametrize("honest", [True, False])
+async def test_sasl_takes_two_rounds_and_the_bookie_proves_itself_too(
+    bench: Bench, honest: bool
+) -> None:
+    shown: list[bytes] = []
+
+    def guarded(peer: Peer, request: pb.Request) -> None:
+        if not request.HasField("auth"):
+            peer.transport.write(entry(request))
+            return
+        shown.append(request.auth.payload)
+        said = CHALLENGE
+        if len(shown) == 2:
+            nonce = parse(shown[1])["cnonce"]
+            known = DigestMd5("bob", "secret", nonce, uri="bookkeeper/bookkeeper")
+            assert known.respond(CHALLENGE) == shown[1]
+            said = b"rspauth=" + (known._proof if honest else "0" * 32).encode()
+        part = pb.AuthMessage(plugin_name="sasl", payload=said)
+        peer.transport.write(answer(request, auth=part))
+
+    bench.script = guarded
+    link = bench.link(sasl=("bob", "secret"))
+    assert await status_of(link) is (Status.OK if honest else Status.UNREACHABLE)
+    assert shown[0] == b""
+    assert ("does not prove" in link.trouble) is not honest
+    link.close()
+
+
+async def test_a_bookie_with_another_plugin_is_named(bench: Bench) -> None:
+    def other(peer: Peer, request: pb.Request) -> None:
+        part = pb.AuthMessage(plugin_name="theirs", payload=b"")
+        peer.transport.write(answer(request, auth=part))
+
+    bench.script = other
+    link = bench.link(sasl=("bob", "secret"))
+    assert await status_of(link) is Status.UNREACHABLE
+    assert "wants 'theirs', not 'sasl'" in link.trouble
+    link.close()
+
+
 async def test_a_bookie_without_authentication_accepts_anybody(bench: Bench) -> None:
     def open_to_all(peer: Peer, request: pb.Request) -> None:
         if request.HasField("auth"):
@@ -280,9 +324,10 @@ async def test_a_bookie_without_authentication_accepts_anybody(bench: Bench) -> 
             peer.transport.write(entry(request))
 
     bench.script = open_to_all
-    link = bench.link(auth=("plugin", b"token"))
-    assert await status_of(link) is Status.OK
-    link.close()
+    for shown in ({"auth": ("plugin", b"token")}, {"sasl": ("bob", "secret")}):
+        link = bench.link(**shown)
+        assert await status_of(link) is Status.OK
+        link.close()
 
 
 @pytest.fixture(scope="module")

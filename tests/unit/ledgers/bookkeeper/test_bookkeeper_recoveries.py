@@ -12,6 +12,9 @@ from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
 from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster, until
 from anabranch.testing.contracts.ledgers import append, payloads_of
 
+PATIENT = replace(SETTINGS, request_timeout_s=30.0)
+"""For bookies that answer or are gone: only on a busy machine does anybody wait for so long."""
+
 
 @pytest.fixture
 async def bench() -> AsyncIterator[LoopbackCluster]:
@@ -70,10 +73,10 @@ async def test_a_deleted_ledger_fences_a_writer_in_another_process(bench: Loopba
 
 async def test_recovery_without_one_bookie_moves_what_it_writes(bench: LoopbackCluster) -> None:
     await bench.more_bookies(1)
-    writer = await (await bench.store()).create(1)
+    writer = await (await bench.store(PATIENT)).create(1)
     await append(writer, *(b"%d" % number for number in range(10)))
     await (await bench.bookie_of(1, 1)).stop()
-    reader = await (await bench.store()).open(1)
+    reader = await (await bench.store(PATIENT)).open(1)
     assert await payloads_of(reader) == [b"%d" % number for number in range(10)]
 
 

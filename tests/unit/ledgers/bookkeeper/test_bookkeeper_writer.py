@@ -54,7 +54,7 @@ class Bench:
     def ack(self, entry_id: int, *bookies: str) -> None:
         for bookie in bookies:
             place = "abcdef".index(bookie)
-            self.core.confirmed(self.adds[entry_id], place, bookie)
+            self.core.confirmed([self.adds[entry_id]], place, bookie)
 
     def lose(self, bookie: str) -> None:
         self.core.place_failed(self.core.bookies.index(bookie), bookie)
@@ -132,7 +132,7 @@ def test_what_a_replaced_bookie_had_is_sent_again_and_counts_no_more(three: Benc
     assert three.output.sent == [(0, "d"), (1, "d")]
     three.ack(0, "a", "c")
     assert three.output.completed == [0], "entry 1 is on one bookie of its new ensemble"
-    three.core.confirmed(three.adds[1], 1, "d")
+    three.core.confirmed([three.adds[1]], 1, "d")
     assert three.output.completed == [0, 1]
 
 
@@ -140,7 +140,7 @@ def test_late_answers_of_a_replaced_bookie_count_for_nothing(three: Bench) -> No
     three.add()
     three.lose("b")
     three.core.changed({1: "d"}, (1,))
-    three.core.confirmed(three.adds[0], 1, "b")
+    three.core.confirmed([three.adds[0]], 1, "b")
     three.ack(0, "a")
     assert three.output.completed == []
     three.core.place_failed(1, "b")

@@ -1,4 +1,4 @@
-"""Looking at one node of Oxia, as a copy that goes on and `metadata put` do, reads no others."""
+"""Exports of Oxia: one node is looked at without all others, and many are of one moment."""
 
 import asyncio
 import contextvars
@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import ConflictError
+from anabranch.generated import oxia_client_pb2 as pb
 from anabranch.metadata.factory import open_store
+from anabranch.metadata.oxia import keys
 from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.metadata.store import IndexKey, MetadataStore, Record
 from anabranch.metadata.transfer.keeping import keeping_of
@@ -53,6 +55,28 @@ async def test_the_top_of_an_export_is_the_node_itself_and_comes_once(
     assert [record.path async for record in store.export("/missing")] == []
 
 
+async def test_the_top_of_an_export_is_of_the_moment_of_the_rest(store: MetadataStore) -> None:
+    export = store.export("/a/b")
+    top = await anext(export)
+    assert without_times(top) == PARENT
+    issued = await store.put("/a/b/n-", b"", sequential=True)
+    assert issued.path == f"/a/b/n-{top.next_sequence:010}"
+    rest = [record.path async for record in export]
+    assert rest == ["/a/b/c"], "the next number of the copy would be one that was issued"
+
+
+async def test_a_session_that_shows_its_life_does_not_change_the_moment(
+    store: MetadataStore,
+) -> None:
+    client = store._shards.present.client  # type: ignore[attr-defined]
+    before = await store.moment()
+    for link in client.links:
+        await link.write(pb.PutRequest(key=keys.pulse_key(7)))
+    assert await store.moment() == before, "or every copy would read its source twice"
+    await client.write(pb.PutRequest(key="of others"))
+    assert await store.moment() > before
+
+
 async def test_a_copy_that_goes_on_looks_at_single_nodes(
     store: MetadataStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,3 +89,21 @@ async def test_a_copy_that_goes_on_looks_at_single_nodes(
     assert await present.is_missing(PARENT._replace(path="/a/d"))
     with pytest.raises(ConflictError, match="/a/b"):
         await present.is_missing(PARENT._replace(indexes=()))
+
+
+async def test_one_node_is_looked_up_on_its_own_shard(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[ShardLink] = []
+    key_stream = ShardLink.key_stream
+
+    def noted(self: ShardLink, *range_: object, **how: bool) -> AsyncIterator[str]:
+        listed.append(self)
+        return key_stream(self, *range_, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ShardLink, "key_stream", noted)
+    found = await store.record(PARENT.path)
+    assert found is not None
+    assert without_times(found) == PARENT
+    client = store._shards.present.client  # type: ignore[attr-defined]
+    assert listed == [client.links[client.place_of(PARENT.path)]]

@@ -1,0 +1,110 @@
+"""What every bulk job of Spark has in common, one test over all of them."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from test_history_check_job import DONE, plain
+from test_spark_bulk_engine import ServedStore
+
+from anabranch.errors import AnabranchError
+from anabranch.metadata.factory import open_store
+from anabranch.migrations.engine.bulk import CopyWishes, StorePlace
+from anabranch.runtime.real import real_runtime
+from anabranch.testing.contracts.bulk_engine import fill, tree
+from anabranch.testing.made_histories import write_history
+from pyspark_anabranch.jobs.contract import Outcome, Progress, run_job
+from pyspark_anabranch.jobs.history_check import HistoryCheck
+from pyspark_anabranch.jobs.inventory import LedgerInventory
+from pyspark_anabranch.jobs.metadata_jobs import MetadataCopy, MetadataVerification
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+JOBS = ("check-history", "copy-metadata", "verify-metadata", "inventory")
+
+
+@dataclass
+class Surroundings:
+    """What the jobs work on."""
+
+    folder: object
+    left: ServedStore = field(default_factory=ServedStore)
+    right: ServedStore = field(default_factory=ServedStore)
+
+    def job(self, name, *, broken=False):
+        left = StorePlace("anabranch://127.0.0.1:1" if broken else self.left.url)
+        right = StorePlace(self.right.url)
+        return {
+            "check-history": HistoryCheck(self.folder / ("nowhere" if broken else "history")),
+            "copy-metadata": MetadataCopy(left, right),
+            "verify-metadata": MetadataVerification(left, right),
+            "inventory": LedgerInventory(f"bookkeeper:{left.url}"),
+        }[name]
+
+    def nodes(self):
+        """How many nodes the right store has."""
+
+        async def count():
+            store = await open_store(self.right.url, real_runtime())
+            try:
+                return len([record async for record in store.export("/")])
+            finally:
+                await store.close()
+
+        return asyncio.run(count())
+
+
+@pytest.fixture
+def surroundings(tmp_path):
+    write_history(tmp_path / "history", "one", [*plain(50), *DONE])
+    made = Surroundings(tmp_path)
+    asyncio.run(fill(made.left.url, tree()[:40]))
+    yield made
+    made.left.close()
+    made.right.close()
+
+
+@pytest.mark.goal("spark.B16", part="contract", broken_by="spark_dry_run_is_wet")
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_plans_tells_and_ends_with_one_verdict(spark, surroundings, name):
+    before = surroundings.nodes()
+    planned = run_job(surroundings.job(name), spark, dry_run=True)
+    assert (planned.outcome, planned.exit_code) == (Outcome.PLANNED, 0)
+    assert [step.writes for step in planned.plan if step.writes] == [True] * (name[:4] == "copy")
+    assert all(step.step and step.what and step.unit for step in planned.plan)
+    assert surroundings.nodes() == before, "a dry run changes nothing"
+    told = []
+    verdicts = [
+        run_job(surroundings.job(name), spark, on_progress=told.append).as_json() for _ in range(2)
+    ]
+    wanted = "found" if name == "verify-metadata" else "clean"
+    for verdict in verdicts:
+        assert verdict["format"] == "anabranch-job"
+        assert (verdict["job"], verdict["outcome"]) == (name, wanted)
+        assert verdict["exit_code"] == (wanted == "found")
+        json.dumps(verdict)
+    if name == "copy-metadata":
+        assert told, "it was told how far the job is"
+        assert verdicts[0]["result"]["copied"] >= 40
+        assert verdicts[1]["result"]["copied"] == 0, "a second run does nothing more"
+    else:
+        assert verdicts[0]["result"] == verdicts[1]["result"]
+    with pytest.raises(AnabranchError):
+        run_job(surroundings.job(name, broken=True), spark)
+
+
+def test_progress_says_how_long_it_will_take():
+    assert Progress("copy", 25, 100, "tasks", 10.0).remaining_s == 30.0
+    assert "25 of 100 tasks, about 30 s more" in Progress("copy", 25, 100, "tasks", 10.0).text
+    assert Progress("copy", 0, 100, "tasks", 10.0).remaining_s is None
+
+
+def test_a_rate_bounds_all_tasks_together(spark, surroundings):
+    slow = MetadataCopy(
+        StorePlace(surroundings.left.url),
+        StorePlace(surroundings.right.url),
+        wishes=CopyWishes(nodes_per_s=20),
+        verify=False,
+    )
+    # A part of 20 nodes per second for each of two tasks; never faster, whatever the machine does.
+    assert run_job(slow, spark).seconds >= 1.0

@@ -1,0 +1,90 @@
+"""What is wrong with the machine is said in one line before any job, and what to do."""
+
+import subprocess
+import sys
+
+import pytest
+
+from anabranch.errors import ConfigError
+from pyspark_anabranch import environment
+
+
+@pytest.fixture
+def programs(tmp_path):
+    def make(name, script):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return make
+
+
+@pytest.mark.goal("spark.C26", part="python", broken_by="spark_trusts_the_worker_python")
+def test_a_python_without_the_packages_is_refused_in_one_line(programs):
+    poor = programs("python", "echo \"ModuleNotFoundError: No module named 'pyarrow'\" >&2; exit 1")
+    with pytest.raises(ConfigError) as refused:
+        environment.prepare({"PYSPARK_PYTHON": poor, "PATH": "/usr/bin:/bin"})
+    assert str(refused.value) == (
+        f"PYSPARK_PYTHON is {poor}, which cannot run tasks (ModuleNotFoundError: No module named "
+        f"'pyarrow'): unset it, or set it to {sys.executable}"
+    )
+    with pytest.raises(ConfigError, match="PYSPARK_PYTHON is /nowhere/python, which cannot run"):
+        environment.check_worker_python({"PYSPARK_PYTHON": "/nowhere/python"})
+    assert environment.check_worker_python({}) == sys.executable
+
+
+@pytest.mark.goal("spark.C26", part="java", broken_by="spark_takes_any_java")
+def test_java_is_found_packaged_or_missed_in_one_line(programs, monkeypatch):
+    old = programs("old/bin/java", "echo 'openjdk version \"1.8.0_402\"' >&2")
+    new = programs("new/bin/java", "echo 'openjdk version \"21.0.2\"' >&2")
+    folders = {path: path.removesuffix("/bin/java") for path in (old, new)}
+    assert environment.java_home({"JAVA_HOME": folders[new]}) is None
+    assert environment.java_home({"PATH": f"{folders[new]}/bin"}) is None
+    packaged = environment.java_home({"JAVA_HOME": folders[old]})
+    assert packaged is not None
+    monkeypatch.setattr(environment, "_packaged_java", lambda: None)
+    with pytest.raises(ConfigError, match=r"/old/bin/java is Java 8; Spark needs 17 or newer: ins"):
+        environment.java_home({"JAVA_HOME": folders[old]})
+    with pytest.raises(ConfigError, match=r"no Java \(in the path\); .*'anabranch\[java\]'"):
+        environment.java_home({"PATH": "/nowhere"})
+
+
+def test_the_packaged_java_is_not_asked_for_what_it_has_not(programs):
+    echo = programs("java", 'for each do echo "<$each>"; done')
+    home = environment.shim_home(echo)
+    done = subprocess.run(
+        [f"{home}/bin/java", "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["<-Xmx1g>", "<a b>", "<Main>"]
+
+
+@pytest.mark.goal("spark.C26", part="packages", broken_by="spark_takes_any_package")
+@pytest.mark.parametrize(
+    ("package", "found", "words"),
+    [
+        (
+            "pandas",
+            "3.0.1",
+            r"pandas 3\.0\.1 does not work here; 2\.2 or newer and below 3 is want",
+        ),
+        ("pyarrow", "17.0.0", r"pyarrow 17\.0\.0 does not work here; 18 or newer is wanted"),
+    ],
+)
+def test_packages_of_other_versions_are_refused(monkeypatch, package, found, words):
+    plain = environment.version
+    fake = lambda name: found if name == package else plain(name)  # noqa: E731
+    monkeypatch.setattr(environment, "version", fake)
+    with pytest.raises(ConfigError, match=words):
+        environment.check_packages()
+
+
+def test_a_good_machine_says_so_in_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "pyspark_anabranch"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("Spark 4.")
+    assert done.stdout.count("\n") == 1
