@@ -68,6 +68,7 @@ proto: $(STAMP) ## generate src/anabranch/generated from proto/
 
 lock: $(STAMP) ## pin every dependency with its hashes
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate requirements/oxia-client.in -o requirements/oxia-client.lock
 
 wheel: $(STAMP) ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
