@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peers check sim sim-long prove drills goals bench servers format proto lock wheel clean
+.PHONY: help run test test-peers test-again check sim sim-long prove drills goals bench servers format proto lock wheel clean
 
 help: ## describe the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ test: $(STAMP) ## every test that needs only Python
 
 test-peers: $(STAMP) servers ## the tests that need real servers from Maven or Go
 	$(PYTEST) -m peer -n 2 --dist loadfile $(ARGS)
+
+test-again: $(STAMP) ## ask the few tests that failed once more, alone
+	$(BIN)/python -m anabranch.testing.second_chance
 
 check: $(STAMP) ## style, types, layers, tidiness: seconds
 	$(BIN)/ruff format --check .
