@@ -49,3 +49,23 @@ def test_wheel_brings_every_module(installed):
     wanted = {p.relative_to(source) for p in source.rglob("*") if p.suffix in (".py", ".pyi")}
     found = {p.relative_to(package) for p in package.rglob("*") if p.suffix in (".py", ".pyi")}
     assert found == wanted
+
+
+def test_type_checkers_see_the_types_of_what_is_installed(installed, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from anabranch.client import Client\n"
+        "async def right(client: Client) -> bytes:\n"
+        "    consumer = await client.consumer('phrases', 'readers', initial_position='earliest')\n"
+        "    return (await consumer.receive()).value\n"
+        "async def wrong(client: Client) -> None:\n"
+        "    await client.producer('phrases', compression='best')\n"
+        "    await Client.connect('pulsar://127.0.0.1', patience_s=3)\n"
+    )
+    python = installed / "bin" / "python"
+    check = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python, program)
+    done = subprocess.run(
+        check, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    lines = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert [line.split(":")[1] for line in lines] == ["6", "7"], done.stdout + done.stderr

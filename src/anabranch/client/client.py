@@ -102,14 +102,32 @@ class Client:
         """What is open; the value knows how to close it."""
 
     @classmethod
-    async def connect(cls, service_url: str, **options: Any) -> "Client":
-        """Make a client and see whether anybody answers at its address.
+    async def connect(
+        cls,
+        service_url: str,
+        runtime: Runtime | None = None,
+        *,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        listener_name: str | None = None,
+        on_failure: FailureSink | None = None,
+        open_timeout_s: float | None = OPEN_TIMEOUT_S,
+    ) -> "Client":
+        """Make a client, as the class itself does, and see whether anybody answers.
 
         Raises:
             Unreachable: if nobody does.
             BrokerRefused: if the broker does not want this client.
         """
-        client = cls(service_url, **options)
+        client = cls(
+            service_url,
+            runtime,
+            credentials=credentials,
+            tls=tls,
+            listener_name=listener_name,
+            on_failure=on_failure,
+            open_timeout_s=open_timeout_s,
+        )
         try:
             await client.brokers.any()
         except OutcomeUnknown as error:
