@@ -18,6 +18,7 @@ from benchmarks import (
     loop_stalls,
     metadata_copy,
     metadata_oxia,
+    metadata_replacement,
     metadata_store,
     metadata_zookeeper,
     open_managed_ledgers,
@@ -47,6 +48,7 @@ BENCHMARKS: Final[dict[str, Callable[[Options], None]]] = {
     "loop_stalls": lambda _options: loop_stalls.run(),
     "metadata_copy": metadata_copy.run,
     "metadata_oxia": metadata_oxia.run,
+    "metadata_replacement": metadata_replacement.run,
     "metadata_store": lambda _options: metadata_store.run(),
     "metadata_zookeeper": metadata_zookeeper.run,
     "open_managed_ledgers": lambda _options: open_managed_ledgers.run(),
@@ -80,6 +82,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
     parser.add_argument("--seconds", type=int, default=default.seconds, help="per load")
     parser.add_argument("--sides", type=_names(sides), default=default.sides, help="A or A,B")
     parser.add_argument("--loads", type=_names(loads), default=default.loads, help="A or A,B")
+    parser.add_argument("--nodes", type=int, default=None, help="of metadata_replacement")
     parser.add_argument("--profile", action="store_true", help="our side only, under cProfile")
     found = parser.parse_args(arguments)
     if unknown := [name for name in found.names if name not in BENCHMARKS]:
@@ -88,9 +91,11 @@ def _parse(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
         parser.error(f"--seconds must be at least {SECONDS_MIN}: pulsar-perf reports every 10 s")
     if found.pairs < 1 or len(found.sides) > 2:
         parser.error("--pairs must be at least 1 and --sides one or two names")
+    if found.nodes is not None and found.nodes < 1:
+        parser.error("--nodes must be at least 1")
     own = ("anabranch",) if found.profile else found.sides
     return found.names or [*BENCHMARKS], Options(
-        found.pairs, found.seconds, own, found.loads, found.profile
+        found.pairs, found.seconds, own, found.loads, found.profile, found.nodes
     )
 
 

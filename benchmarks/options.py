@@ -12,3 +12,5 @@ class Options:
     sides: tuple[str, ...] = ("anabranch", "pulsar")
     loads: tuple[str, ...] = ("batched", "unbatched", "steady")
     profile: bool = False
+    nodes: int | None = None
+    """Of metadata, where a benchmark has a tree; None: as many as it has for a record."""

@@ -60,11 +60,13 @@ class Report:
         return [self.runs[start : start + width] for start in range(0, whole, width)]
 
     def ratios(self, key: str, other: int = 1) -> list[float]:
-        """First side over another one, one per pair in which both have the figure."""
+        """First side over another one, one per pair in which both have it, and not 0."""
         return [
             pair[0].figures[key].value / pair[other].figures[key].value
             for pair in self._pairs()
-            if key in pair[0].figures and key in pair[other].figures
+            if key in pair[0].figures
+            and key in pair[other].figures
+            and pair[other].figures[key].value
         ]
 
     def _cells(self, measure: Measure) -> list[str]:

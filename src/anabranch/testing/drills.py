@@ -149,6 +149,14 @@ DRILLS: Final = (
         small=3,
     ),
     Drill(
+        "replace-large-metadata",
+        "a metadata store of so many nodes is replaced under load; writes are held for 1 s at most",
+        "anabranch.testing.replace_large_metadata_drill",
+        ("--nodes", "{size}"),
+        full=1_000_000,
+        small=10_000,
+    ),
+    Drill(
         "spark-history",
         "a history of so many messages with 15 faults, checked by Spark on two cores",
         "anabranch.testing.spark_history_drill",

@@ -23,12 +23,15 @@ PAIRS_MIN: Final = 3
 """A benchmark with fewer pairs leaves nothing to be committed."""
 _CODE: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("metadata", "runtime"),
+    "metadata_replacement": ("metadata", "migrations", "runtime"),
     "ledger": ("journal", "ledgers", "runtime"),
     "bookkeeper": ("ledgers", "runtime"),
     "standalone": ("broker", "journal", "ledgers", "managed_ledger", "runtime", "server", "wire"),
     "cluster": ("broker", "ledgers", "managed_ledger", "runtime", "server", "wire"),
 }
-"""Folders of the product that a benchmark is about, by the first word of its name."""
+"""Folders of the product that a benchmark is about, by its name or the first word of it."""
+_KEPT: Final = frozenset({"metadata_replacement"})
+"""Benchmarks that no row is judged by, and whose figures are kept beside those of the others."""
 
 
 class Bound(NamedTuple):
@@ -78,7 +81,7 @@ BOUNDS: Final = (
 def code_of(benchmark: str, root: Path = ROOT) -> str:
     """A fingerprint of the code that a benchmark measures, and of itself."""
     product = root / "src" / "anabranch"
-    folders = _CODE[benchmark.partition("_")[0]]
+    folders = _CODE.get(benchmark) or _CODE[benchmark.partition("_")[0]]
     files = [path for folder in folders for path in (product / folder).rglob("*.py")]
     digest = hashlib.sha256()
     for path in sorted([*files, root / "benchmarks" / f"{benchmark}.py"]):
@@ -92,11 +95,11 @@ def save(
 ) -> None:
     """Keep the ratios of a benchmark, by measure and by who stood beside, to be committed.
 
-    Of one that no row is judged by, and of a short run, nothing is kept; nor of a measure that was
+    Of a short run, and of most that no row is judged by, nothing is kept; nor of a measure that was
     not taken in enough pairs, such as that of a load which was left out.
     """
     enough = {key: some for key, some in ratios.items() if len(some) >= PAIRS_MIN}
-    if not enough or benchmark not in {bound.benchmark for bound in BOUNDS}:
+    if not enough or benchmark not in {bound.benchmark for bound in BOUNDS} | _KEPT:
         return
     pairs = min(map(len, enough.values()))
     found = [

@@ -4,7 +4,7 @@ The bookie registers in a store of its own and takes no part, or bookies registe
 is replaced, and are led.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +35,24 @@ class ReplaceableCluster:
 
 @contextmanager
 def replaceable_cluster(
-    folder: Path, brokers: int = 2, *, session_timeout_s: float = 6.0
+    folder: Path,
+    brokers: int = 2,
+    *,
+    session_timeout_s: float = 6.0,
+    source_memory: tuple[str, ...] = _MEMORY,
+    source_settings: Mapping[str, str] | None = None,
 ) -> Iterator[ReplaceableCluster]:
     """Run everything for as long as the body runs; logs stay in the folder.
+
+    `source_memory` and `source_settings` are those of ZooKeeper, see its launcher.
 
     Raises:
         ServerFailed: if a server does not become ready.
     """
     with ExitStack() as held:
-        source = held.enter_context(zookeeper(memory=_MEMORY, folder=folder / "source"))
+        source = held.enter_context(
+            zookeeper(memory=source_memory, settings=source_settings, folder=folder / "source")
+        )
         target = held.enter_context(oxia(folder=folder / "target"))
         registry = held.enter_context(oxia(folder=folder / "registry"))
         init_cluster(source.url)
