@@ -35,6 +35,8 @@ LOOKUP_REDIRECTS_MAX: Final = 20
 BATCH_MESSAGES_MAX: Final = 1000
 UNCOMPRESSED_BYTES_MAX: Final = 128 * MIB
 """An entry that says it unpacks to more is not unpacked."""
+PRODUCER_KEYS_REMEMBERED_MAX: Final = 1000
+"""Keys that producers encrypt with, kept by a reader so that each is found once."""
 
 # --- dispatch ---------------------------------------------------------------------------------
 READ_BATCH_ENTRIES_MAX: Final = 100

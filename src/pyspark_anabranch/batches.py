@@ -9,6 +9,7 @@ import uvloop
 
 from anabranch.ids import TopicName
 from pyspark_anabranch.chunked_messages import BeginsBefore, ChunkedMessages
+from pyspark_anabranch.encrypted_entries import NO_KEYS, Unlocking
 from pyspark_anabranch.entry_rows import Rows, StoredEntry, rows_of
 from pyspark_anabranch.limits import CHUNK_BYTES
 from pyspark_anabranch.look_back import LookBack
@@ -38,13 +39,18 @@ class EntrySource(Protocol):
 
 
 def batches_of(
-    source: EntrySource, task: Task, columns: Sequence[Column], look_back: LookBack
+    source: EntrySource,
+    task: Task,
+    columns: Sequence[Column],
+    look_back: LookBack,
+    unlocking: Unlocking = NO_KEYS,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Read a source to its end.
 
     Raises:
         DamagedEntry: naming an entry that cannot be read.
         MissingEntry: naming an entry that did not come, or is not there.
+        NotDecrypted: naming an entry that no key opens.
     """
     origin = Origin(task.topic, TopicName.parse(task.topic).partition)
     chunks = ChunkedMessages()
@@ -53,7 +59,7 @@ def batches_of(
             runner.run(source.open())
             while entries := runner.run(source.entries(CHUNK_BYTES)):
                 wanted = [task.part_of(entry) for entry in entries]
-                rows, chunks = _rows_of(wanted, chunks, look_back)
+                rows, chunks = _rows_of(wanted, chunks, look_back, unlocking)
                 if rows.count:
                     yield record_batch(rows, columns, origin)
         finally:
@@ -61,11 +67,14 @@ def batches_of(
 
 
 def _rows_of(
-    entries: Sequence[StoredEntry], before: ChunkedMessages, look_back: LookBack
+    entries: Sequence[StoredEntry],
+    before: ChunkedMessages,
+    look_back: LookBack,
+    unlocking: Unlocking,
 ) -> tuple[Rows, ChunkedMessages]:
     while True:
         chunks = before.copy()
         try:
-            return rows_of(entries, chunks), chunks
+            return rows_of(entries, chunks, unlocking), chunks
         except BeginsBefore as missing:
             look_back.complete(before, missing)

@@ -1,7 +1,8 @@
 """From stored entries to rows: where everything is, before anything is copied. Pure.
 
-An entry is looked at once: its checksum, its metadata, its payload unpacked. Of the messages in it
-only places and numbers are taken, all of one chunk together; `row_columns` makes columns of them.
+An entry is looked at once: its checksum, its metadata, its payload decrypted and unpacked. Of the
+messages in it only places and numbers are taken, all of one chunk together; `row_columns` makes
+columns of them.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from anabranch.wire import Buffer, parse_entry, signed, verify_checksum
 from anabranch.wire.compression import decompress
 from pyspark_anabranch.arrays import Bools, Bytes, Int32s, Int64s
 from pyspark_anabranch.chunked_messages import ChunkedMessages
+from pyspark_anabranch.encrypted_entries import NO_KEYS, Unlocking
 from pyspark_anabranch.message_fields import (
     ABSENT,
     PADDING_BYTES,
@@ -65,6 +67,8 @@ class Rows:
     value_ends: Int64s
     fields: MessageFields
     wanted: Bools
+    locked: frozenset[int]
+    """Which of `entries` are handed over as they are stored, because no key opens them."""
 
     @property
     def count(self) -> int:
@@ -82,20 +86,35 @@ class _Gathering:
         """Of each batch: which entry, from where, to where, how many messages."""
         self.singles: list[tuple[int, int, int, int]] = []
         """Of each message that came alone: which entry, and where key, value and end are."""
+        self.locked: set[int] = set()
 
     def add(self, part: Buffer) -> None:
         self.parts.append(part)
         self.size += len(part)
 
+    def add_single(self, index: int, metadata: MessageMetadata, payload: Buffer) -> None:
+        start = self.size
+        key = metadata.partition_key
+        self.add(key.encode() if isinstance(key, str) else key)
+        value = self.size
+        self.add(payload)
+        self.singles.append((index, start, value, self.size))
 
-def rows_of(entries: Sequence[StoredEntry], chunks: ChunkedMessages | None = None) -> Rows:
+
+def rows_of(
+    entries: Sequence[StoredEntry],
+    chunks: ChunkedMessages | None = None,
+    unlocking: Unlocking = NO_KEYS,
+) -> Rows:
     """Look into entries.
 
     Args:
         entries: in their order.
         chunks: of messages that begin before them, and afterwards of those that go on behind them.
+        unlocking: for those that are encrypted.
 
     Raises:
+        NotDecrypted: naming the first that no key opens.
         DamagedEntry: naming the first that cannot be read.
         BeginsBefore: if a message ends in them whose beginning is not known.
     """
@@ -104,7 +123,7 @@ def rows_of(entries: Sequence[StoredEntry], chunks: ChunkedMessages | None = Non
     metadata = []
     for index, entry in enumerate(entries):
         try:
-            metadata.append(_gather(gathered, index, entry, known))
+            metadata.append(_gather(gathered, index, entry, known, unlocking))
         except (ProtocolError, ConfigError) as error:
             raise _damaged(entry, error) from error
     gathered.parts.append(_PADDING)
@@ -116,37 +135,44 @@ def _damaged(entry: StoredEntry, error: Exception) -> DamagedEntry:
 
 
 def _gather(
-    gathered: _Gathering, index: int, entry: StoredEntry, chunks: ChunkedMessages
+    gathered: _Gathering,
+    index: int,
+    entry: StoredEntry,
+    chunks: ChunkedMessages,
+    unlocking: Unlocking,
 ) -> MessageMetadata:
     if not verify_checksum(entry.content):
         raise ProtocolError("its checksum does not match")
     metadata, payload = parse_entry(entry.content)
     if metadata.HasField("marker_type"):
         return metadata  # what brokers tell each other
+    if metadata.encryption_keys:
+        found = unlocking.payload(metadata, payload, entry.ledger_id, entry.entry_id)
+        if found is None:
+            return metadata
+        if not found.is_clear:
+            gathered.locked.add(index)
+            gathered.add_single(index, metadata, found.content)
+            return metadata
+        payload = memoryview(found.content)
     if metadata.num_chunks_from_msg > 1:
         whole = chunks.add(metadata, payload, entry.ledger_id, entry.entry_id)
         if whole is None:
             return metadata
         payload = memoryview(whole)
-    start = gathered.size
     if metadata.HasField("num_messages_in_batch"):
+        start = gathered.size
         gathered.add(_unpacked(metadata, payload))
         count = metadata.num_messages_in_batch
         if count < 1:
             raise ProtocolError(f"a batch of {count} messages")
         gathered.batches.append((index, start, gathered.size, count))
         return metadata
-    key = metadata.partition_key
-    gathered.add(key.encode() if isinstance(key, str) else key)
-    value = gathered.size
-    gathered.add(_unpacked(metadata, payload))
-    gathered.singles.append((index, start, value, gathered.size))
+    gathered.add_single(index, metadata, _unpacked(metadata, payload))
     return metadata
 
 
 def _unpacked(metadata: MessageMetadata, payload: Buffer) -> Buffer:
-    if metadata.encryption_keys:
-        raise ConfigError("it is encrypted, and this reader has no keys")
     if metadata.uncompressed_size > limits.UNCOMPRESSED_BYTES_MAX:
         raise ProtocolError(
             f"it says that it unpacks to {metadata.uncompressed_size} bytes; "
@@ -305,6 +331,7 @@ class _Chunk:
             ends,
             fields,
             wanted,
+            frozenset(self._gathered.locked),
         )
 
 
@@ -336,4 +363,5 @@ def _in_order(batched: Rows, alone: Rows) -> Rows:
         np.concatenate((batched.value_ends, alone.value_ends))[order],
         MessageFields(**{name: merged(name) for name in names}, properties=properties),
         np.concatenate((batched.wanted, alone.wanted))[order],
+        batched.locked,
     )

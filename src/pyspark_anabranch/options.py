@@ -13,9 +13,10 @@ from anabranch.errors import ConfigError, InputError
 from anabranch.ids import TopicName
 from anabranch.wire.compression import COMPRESSIONS
 from pyspark_anabranch.access import Access
+from pyspark_anabranch.encrypted_entries import CONSUME, DISCARD, FAIL, FAILURE_ACTIONS
 from pyspark_anabranch.limits import READ_WAIT_S, TRIGGER_DELAY_S
 from pyspark_anabranch.places import Place
-from pyspark_anabranch.row_columns import COLUMNS, COLUMNS_BY_NAME, Column
+from pyspark_anabranch.row_columns import COLUMNS, COLUMNS_BY_NAME, ENCRYPTION, Column
 
 EARLIEST, LATEST = "earliest", "latest"
 ONCE, AT_LEAST_ONCE = "once", "at_least_once"
@@ -76,9 +77,28 @@ def _seconds(text: str) -> float:
     return float(found[1]) * factor
 
 
+def _failure_action(text: str) -> str:
+    if text not in FAILURE_ACTIONS:
+        raise ConfigError(f"{', '.join(FAILURE_ACTIONS)} is wanted, not {text!r}")
+    return text
+
+
+def _private_keys(text: str) -> str | dict[str, str]:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    for name, path in found.items():
+        if not isinstance(path, str):
+            raise ConfigError(f"the file of key {name!r} is wanted, not {path!r}")
+    return {str(name): path for name, path in found.items()}
+
+
 def _columns(text: str) -> tuple[Column, ...]:
     if not text:
-        return COLUMNS
+        return ()
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in COLUMNS_BY_NAME:
@@ -244,6 +264,19 @@ OPTIONS: Final = (
         "query that wants no payloads fills it, and later ones read there; wants ledgersUrl",
     ),
     Option(
+        "decryptionKeys", _READS, "",
+        "private keys (RSA, PEM) for messages that were encrypted: a folder with a file "
+        "`NAME.pem` for each, or JSON of names and files, as tasks see them",
+        _private_keys,
+    ),
+    Option(
+        "cryptoFailureAction", _READS, FAIL,
+        f"what becomes of an entry that no key opens: `{FAIL}` ends the query, `{DISCARD}` leaves "
+        f"it out, `{CONSUME}` makes it one row with its bytes as they are stored, and adds the "
+        "column `encryption`",
+        _failure_action,
+    ),
+    Option(
         "readTimeout", _READS, f"{READ_WAIT_S:g}s", "how long a task waits for its next entry",
         _seconds,
     ),
@@ -287,6 +320,14 @@ class Options:
     def is_given(self, name: str) -> bool:
         """Whether the user chose it."""
         return name.lower() in self._given
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those that were chosen, else all that can have something."""
+        chosen: tuple[Column, ...] = self["columns"]
+        if chosen:
+            return chosen
+        return (*COLUMNS, ENCRYPTION) if self["cryptoFailureAction"] == CONSUME else COLUMNS
 
     @property
     def access(self) -> Access:

@@ -1,7 +1,7 @@
 """The reference of options and columns, made from their definitions."""
 
 from pyspark_anabranch.options import OPTIONS
-from pyspark_anabranch.row_columns import COLUMNS
+from pyspark_anabranch.row_columns import COLUMNS_BY_NAME
 from pyspark_anabranch.sink_rows import SINK_COLUMNS
 
 
@@ -24,7 +24,10 @@ def reference() -> str:
         "",
         "| Column | Type | What it is |",
         "|---|---|---|",
-        *(f"| `{each.name}` | `{each.spark}` | {each.words} |" for each in COLUMNS),
+        *(
+            f"| `{each.name}` | `{each.spark}` | {each.words} |"
+            for each in COLUMNS_BY_NAME.values()
+        ),
         "",
         "## Columns that can be written",
         "",

@@ -13,12 +13,27 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from anabranch.generated.pulsar_api_pb2 import MessageMetadata
+from anabranch.wire.compression import COMPRESSIONS
 from pyspark_anabranch.arrays import Int64s
 from pyspark_anabranch.entry_rows import Rows
 from pyspark_anabranch.key_hashes import key_hashes
 
 _US_PER_MS: Final = 1000
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_ENCRYPTION: Final = pa.struct(
+    [
+        ("keys", pa.map_(pa.string(), pa.binary())),
+        ("parameter", pa.binary()),
+        ("algorithm", pa.string()),
+        ("compression", pa.string()),
+        ("uncompressed_size", pa.int64()),
+        ("messages", pa.int32()),
+        ("uuid", pa.string()),
+        ("chunk", pa.int32()),
+        ("chunks", pa.int32()),
+    ]
+)
 _POSITION: Final = pa.struct([("ledger", pa.int64()), ("entry", pa.int64()), ("batch", pa.int32())])
 
 
@@ -172,6 +187,30 @@ def _sequence_id(rows: Rows, wanted: Int64s, _: Origin) -> pa.Array:
     return pa.array(rows.fields.sequence_ids[wanted])
 
 
+def _encryption(rows: Rows, wanted: Int64s, _: Origin) -> pa.Array:
+    contexts = [
+        _context(metadata) if index in rows.locked else None
+        for index, metadata in enumerate(rows.metadata)
+    ]
+    return _of_entries(rows, wanted, contexts, _ENCRYPTION)
+
+
+def _context(metadata: MessageMetadata) -> dict[str, object]:
+    is_chunk = metadata.num_chunks_from_msg > 1
+    is_batch = metadata.HasField("num_messages_in_batch")
+    return {
+        "keys": [(_text(each.key), each.value) for each in metadata.encryption_keys],
+        "parameter": metadata.encryption_param,
+        "algorithm": _text(metadata.encryption_algo),
+        "compression": COMPRESSIONS[metadata.compression],
+        "uncompressed_size": metadata.uncompressed_size,
+        "messages": metadata.num_messages_in_batch if is_batch else None,
+        "uuid": _text(metadata.uuid) if is_chunk else None,
+        "chunk": metadata.chunk_id if is_chunk else None,
+        "chunks": metadata.num_chunks_from_msg if is_chunk else None,
+    }
+
+
 _MAP: Final = pa.map_(pa.string(), pa.string())
 COLUMNS: Final = (
     Column("key", pa.binary(), "binary", "the key as bytes; null if there is none", _key),
@@ -196,7 +235,19 @@ COLUMNS: Final = (
     Column("schema_version", pa.binary(), "binary", "of the payload", _schema_version),
 )
 """In the order in which a DataFrame shows them."""
-COLUMNS_BY_NAME: Final = {column.name: column for column in COLUMNS}
+ENCRYPTION: Final = Column(
+    "encryption",
+    _ENCRYPTION,
+    "struct<keys:map<string,binary>,parameter:binary,algorithm:string,compression:string,"
+    "uncompressed_size:bigint,messages:int,uuid:string,chunk:int,chunks:int>",
+    "only with cryptoFailureAction consume: what it takes to read a value that is still "
+    "encrypted, null of others. The producer's key, encrypted for each name; the nonce; how the "
+    "value was compressed, from how many bytes; how many messages it holds (null: it is one); "
+    "which chunk of which message it is",
+    _encryption,
+)
+"""In a DataFrame if it was asked for: all others are in every row, and this one hardly ever."""
+COLUMNS_BY_NAME: Final = {column.name: column for column in (*COLUMNS, ENCRYPTION)}
 
 
 def record_batch(rows: Rows, columns: Sequence[Column], origin: Origin) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from anabranch.errors import ConfigError
 from anabranch.runtime.real import real_runtime
 from pyspark_anabranch.options import AT_LEAST_ONCE, Options
 from pyspark_anabranch.planning import batch_ranges, tasks_of
+from pyspark_anabranch.private_keys import check_decryption
 from pyspark_anabranch.row_filters import RowFilters
 from pyspark_anabranch.sink_rows import check_schema
 from pyspark_anabranch.stream_reader import StreamReader
@@ -32,7 +33,7 @@ class AnabranchSource(DataSource):
 
     def schema(self) -> str:
         """The columns that were chosen."""
-        columns = Options(self.options)["columns"]
+        columns = Options(self.options).columns
         return ", ".join(f"{column.name} {column.spark}" for column in columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
@@ -82,6 +83,7 @@ class AnabranchSource(DataSource):
         options.check_use(use)
         options.check_topics()
         check_ledgers(options)
+        check_decryption(options)
         return options
 
 

@@ -14,10 +14,12 @@ from pyspark_anabranch.broker_reading import BrokerEntries
 from pyspark_anabranch.direct.column_index import KEPT, IndexedLedger
 from pyspark_anabranch.direct.sealed_entries import SealedEntries
 from pyspark_anabranch.direct.stored_ledgers import StoredLedgers
+from pyspark_anabranch.encrypted_entries import NO_KEYS, Unlocking
 from pyspark_anabranch.look_back import LookBack
 from pyspark_anabranch.options import Options
 from pyspark_anabranch.places import Span
 from pyspark_anabranch.planning import Task
+from pyspark_anabranch.private_keys import unlocking_of
 from pyspark_anabranch.row_columns import COLUMNS_BY_NAME, Column, Origin
 from pyspark_anabranch.row_filters import NO_FILTERS, RowFilters
 
@@ -55,16 +57,17 @@ def read_task(
     """Yield the rows of a task as Arrow batches; of no tasks Spark makes one that is none."""
     if not isinstance(partition, TaskPartition):
         return
-    columns = options["columns"]
+    columns = options.columns
+    unlocking = unlocking_of(options)
     is_light = all(column.name != "value" for column in columns)
     for is_sealed, part in partition.task.parts():
         if not is_sealed:
             entries = BrokerEntries(options.access, part, options["readTimeout"])
             found: Iterator[pa.RecordBatch] = batches_of(
-                entries, part, columns, LookBack(options, part.topic)
+                entries, part, columns, LookBack(options, part.topic, unlocking), unlocking
             )
         elif not options["indexFolder"]:
-            found = _sealed(options, part, columns)
+            found = _sealed(options, part, columns, unlocking)
         elif is_light:
             found = _indexed(options, part, columns)
         else:
@@ -76,13 +79,14 @@ def read_task(
 
 
 def _sealed(
-    options: Options, part: Task, columns: Sequence[Column]
+    options: Options, part: Task, columns: Sequence[Column], unlocking: Unlocking = NO_KEYS
 ) -> Generator[pa.RecordBatch, None, None]:
     if not part.spans:
         return
     topic = TopicName.parse(part.topic)
     entries = SealedEntries(_stored(options), topic, part.spans, part.sealed)
-    yield from batches_of(entries, part, columns, LookBack(options, part.topic))
+    look_back = LookBack(options, part.topic, unlocking)
+    yield from batches_of(entries, part, columns, look_back, unlocking)
 
 
 def _indexed(options: Options, part: Task, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.generated.pulsar_api_pb2 import MessageMetadata
 from anabranch.testing.planted import original, planted
+from anabranch.wire import Buffer
+from anabranch.wire.decryption import _OAEP, Decryption, PrivateKeyMissing
 
 if TYPE_CHECKING:
     from pyspark_anabranch.admission import Waiting
+    from pyspark_anabranch.encrypted_entries import Payload, Unlocking
+    from pyspark_anabranch.entry_rows import StoredEntry
+    from pyspark_anabranch.look_back import LookBack
     from pyspark_anabranch.places import Place, Range
+
+_TAG_BYTES: Final = 16
 
 
 @planted("spark_counts_an_entry_as_a_row", target="pyspark_anabranch.planning:parts_of")
@@ -55,3 +63,58 @@ def spark_overrides_push_filters(self: Any, filters: list[Any]) -> Any:
 def spark_forgets_the_first_chunk(self: Any, chunks: Any, missing: Any) -> None:
     """A message that begins before the range of a task is left out."""
     chunks.found(missing.uuid, {})
+
+
+@planted(
+    "spark_leaves_single_messages_encrypted",
+    target="pyspark_anabranch.encrypted_entries:Unlocking.payload",
+)
+def spark_leaves_single_messages_encrypted(
+    self: Unlocking, metadata: MessageMetadata, stored: Buffer, *place: int
+) -> Payload | None:
+    """A message with an entry of its own is taken for what it is not: readable."""
+    from pyspark_anabranch.encrypted_entries import Payload
+
+    found: Payload | None = original("spark_leaves_single_messages_encrypted")(
+        self, metadata, stored, *place
+    )
+    if found is None or metadata.HasField("num_messages_in_batch") or metadata.compression:
+        return found
+    return Payload(stored, found.is_clear)
+
+
+@planted("spark_joins_encrypted_chunks", target="pyspark_anabranch.look_back:LookBack._readable")
+def spark_joins_encrypted_chunks(
+    self: LookBack, metadata: MessageMetadata, payload: Buffer, entry: StoredEntry
+) -> Buffer | None:
+    """Chunks that lie before a range are put in front of the others as they are stored."""
+    return payload
+
+
+@planted(
+    "spark_leaves_out_what_has_no_key",
+    target="pyspark_anabranch.encrypted_entries:Unlocking.payload",
+)
+def spark_leaves_out_what_has_no_key(
+    self: Unlocking, metadata: MessageMetadata, stored: Buffer, *place: int
+) -> Payload | None:
+    """Entries for which there is no key are not there, and nobody is told."""
+    try:
+        found: Payload | None = original("spark_leaves_out_what_has_no_key")(
+            self, metadata, stored, *place
+        )
+    except PrivateKeyMissing:
+        return None
+    return found
+
+
+@planted("decryption_skips_the_tag", target="anabranch.wire.decryption:Decryption.decrypted")
+def decryption_skips_the_tag(self: Decryption, metadata: MessageMetadata, payload: Buffer) -> bytes:
+    """What was changed after it was encrypted is decrypted all the same."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = metadata.encryption_keys[0]
+    secret = self._keys[key.key].decrypt(key.value, _OAEP)
+    nonce, text = metadata.encryption_param, bytes(payload)[:-_TAG_BYTES]
+    decryptor = Cipher(algorithms.AES(secret), modes.GCM(nonce)).decryptor()
+    return decryptor.update(text)
