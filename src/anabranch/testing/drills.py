@@ -157,7 +157,7 @@ DRILLS: Final = (
         small=10_000,
     ),
     Drill(
-        "spark-history",
+        "check-history",
         "a history of so many messages with 15 faults, checked by Spark on two cores",
         "anabranch.testing.spark_history_drill",
         ("--messages", "{size}"),

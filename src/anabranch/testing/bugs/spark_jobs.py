@@ -27,6 +27,12 @@ def history_keys_are_believed(rows: Any, subscriptions: Any) -> Any:
     return original("history_keys_are_believed")(rows, subscriptions).where("false")
 
 
+@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_picked")
+def history_rows_come_by_line(rows: Any, doubtful: Any, groups: Any) -> Any:
+    """What is doubtful is judged in the order of its lines, not of its time."""
+    return original("history_rows_come_by_line")(rows, doubtful, groups).orderBy("file", "line")
+
+
 @planted("spark_dry_run_is_wet", target="pyspark_anabranch.jobs.contract:run_job")
 def spark_dry_run_is_wet(job: Any, spark: Any, **wishes: Any) -> Any:
     """A dry run does everything."""
