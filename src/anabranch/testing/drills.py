@@ -165,6 +165,25 @@ DRILLS: Final = (
         small=1_000_000,
     ),
     Drill(
+        "spark-metadata",
+        "a tree of so many nodes from one ZooKeeper to another by Spark, and ten differences found",
+        "anabranch.testing.spark_metadata_drill",
+        ("--nodes", "{size}", "--copy-s", "180", "--compare-s", "30"),
+        full=1_000_000,
+        small=10_000,
+    ),
+    Drill(
+        "spark-digests",
+        "two Oxias of so many nodes with three differences, found by digests of parts",
+        "anabranch.testing.spark_metadata_drill",
+        (
+            *("--nodes", "{size}", "--from", "oxia", "--to", "oxia"),
+            *("--value-bytes", "50", "--fill-both"),
+        ),
+        full=10_000_000,
+        small=10_000,
+    ),
+    Drill(
         "kill-spark",
         "driver, worker and broker of a Spark stream, each ended with SIGKILL so often",
         "anabranch.testing.spark_kill_drill",

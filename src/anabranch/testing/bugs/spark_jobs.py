@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.testing.planted import original, planted
@@ -78,6 +79,19 @@ async def trees_may_have_more(self: Settling, difference: Any) -> None:
 def spark_believes_digests(digests: Any) -> bool:
     """No part is read again."""
     return False
+
+
+@planted("spark_reads_every_part_again", target="pyspark_anabranch.jobs.spark_bulk:is_doubtful")
+def spark_reads_every_part_again(digests: Any) -> bool:
+    """Digests spare nobody anything."""
+    return True
+
+
+@planted("spark_forgets_the_last_difference", target="pyspark_anabranch.jobs.spark_bulk:together")
+def spark_forgets_the_last_difference(results: Sequence[Any]) -> Any:
+    """One of the differences that tasks found is not told."""
+    found = original("spark_forgets_the_last_difference")(results)
+    return replace(found, mismatches=found.mismatches[:-1])
 
 
 @planted(
