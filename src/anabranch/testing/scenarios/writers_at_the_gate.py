@@ -92,16 +92,21 @@ class Gates:
             except AnabranchError:
                 await asyncio.sleep(0.1)
 
-    async def write(self, runtime: Runtime, store: MetadataStore, path: str) -> None:
-        """Count in a node that nobody else writes."""
-        number = 0
+    async def write(self, runtime: Runtime, store: MetadataStore, prefix: str) -> None:
+        """Count in a node that nobody else writes.
+
+        A write in doubt may still come, after others that were answered: it gets to keep its node.
+        """
+        number, doubts = 0, 0
         while not self.over:
+            path = f"{prefix}-{doubts}"
             number += 1
             self.attempted[path] = number
             try:
                 await store.put(path, b"%d" % number)
             except OutcomeUnknown:
                 self.world.reach("write in doubt")
+                doubts += 1
             except AnabranchError:
                 self.world.reach("write refused")
             else:
