@@ -110,7 +110,9 @@ class Stage:
 
     def finish(self, batch_id: int) -> None:
         """A batch is out: remember that, and forget its rows."""
-        self._keep(f"{self._root}/published.json", {"batch_id": batch_id})
+        if not self.is_published(batch_id):
+            # A driver that was taken for dead may come to its end late: what is out stays out.
+            self._keep(f"{self._root}/published.json", {"batch_id": batch_id})
         self.forget(batch_id)
 
     def forget(self, batch_id: int) -> None:

@@ -31,6 +31,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "replace-the-metadata-st
 SLOWNESS = {"C14"}
 """How long a client waits depends on what else the machine does."""
 REST_S = 3.0
+SOCKETS = Path("/proc/net/tcp")
+ESTABLISHED = "01"
+LOST = re.compile(r"bundle_(?:lost|released)|unloaded|topic_failed|task_failed")
 WATCH_S_MAX = 120.0
 
 
@@ -101,7 +104,12 @@ class Story:
             await self.workload.start()
             self.load.begin()
             await asyncio.sleep(REST_S)
+            attached, told = self.attached(), self.told()
+            assert attached, "nobody is connected"
             await self.follow_the_guide()
+            assert attached <= self.attached(), "a client was cut off"
+            for before, now in zip(told, self.told(), strict=True):
+                assert not LOST.findall(now[len(before) :]), "a broker took it for a lost session"
             while_replaced = list(self.load.retried)
             await self.leave_the_source()
             await self.restart_everything()
@@ -116,6 +124,20 @@ class Story:
         for web_url in self.cluster.web_urls:
             assert await self.load.check(web_url) == []
         print(f"{self.load.acknowledged} metadata writes, the longest {self.load.longest_s:.1f} s")
+
+    def attached(self) -> set[str]:
+        """Every connection of a client to a broker: both of its ends, as the system shows them."""
+        ports = {f":{port:04X}" for port in self.cluster.brokers.ports}
+        lines = [line.split() for line in SOCKETS.read_text().splitlines()[1:]]
+        return {
+            f"{local} {remote}"
+            for _, local, remote, state, *_ in lines
+            if local[-5:] in ports and state == ESTABLISHED
+        }
+
+    def told(self) -> list[str]:
+        """What each broker has logged so far."""
+        return [member.log.read_text() for member in self.cluster.brokers.members]
 
     async def leave_the_source(self) -> None:
         """Every broker lets go of it within a moment; then it is stopped."""
@@ -149,6 +171,7 @@ async def written_to(url: str) -> set[str]:
 
 
 @pytest.mark.goal("454.A31", part="processes")
+@pytest.mark.goal("454.A34", part="clients")
 def test_the_store_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     with replaceable_cluster(tmp_path / "servers") as cluster:
         story = Story(cluster, tmp_path / "history")

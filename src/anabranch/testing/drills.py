@@ -177,7 +177,7 @@ DRILLS: Final = (
         "the same forward only, with three bookies that are led by Pulsar's flag",
         "anabranch.testing.replace_metadata_story",
         ("--led", "--rounds", "{size}"),
-        full=1,
+        full=2,
         small=1,
     ),
     Drill(
@@ -189,12 +189,31 @@ DRILLS: Final = (
         small=10_000,
     ),
     Drill(
-        "spark-history",
+        "check-history",
         "a history of so many messages with 15 faults, checked by Spark on two cores",
         "anabranch.testing.spark_history_drill",
         ("--messages", "{size}"),
         full=100_000_000,
         small=1_000_000,
+    ),
+    Drill(
+        "spark-metadata",
+        "a tree of so many nodes from one ZooKeeper to another by Spark, and ten differences found",
+        "anabranch.testing.spark_metadata_drill",
+        ("--nodes", "{size}", "--copy-s", "180", "--compare-s", "30"),
+        full=1_000_000,
+        small=10_000,
+    ),
+    Drill(
+        "spark-digests",
+        "two Oxias of so many nodes with three differences, found by digests of parts",
+        "anabranch.testing.spark_metadata_drill",
+        (
+            *("--nodes", "{size}", "--from", "oxia", "--to", "oxia"),
+            *("--value-bytes", "50", "--fill-both"),
+        ),
+        full=10_000_000,
+        small=10_000,
     ),
     Drill(
         "kill-spark",

@@ -1,13 +1,14 @@
 """A history of any length, made by Spark itself row by row, with faults at known places."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.testing.made_histories import RUN
-from anabranch.verify.history import Header
+from anabranch.verify.history import SUFFIX, Header
 from anabranch.verify.record_lines import encode
 from anabranch.verify.records import Drained, End, Record, Subscribed, SubscriptionType
-from pyspark_anabranch.jobs.histories import SCHEMA, History
+from pyspark_anabranch.jobs.histories import SCHEMA, History, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,3 +80,12 @@ def made_history(spark: "SparkSession", messages: int, faults: Faults, partition
 
 def _any(numbers: tuple[int, ...]) -> str:
     return f"id in ({', '.join(map(str, numbers))})" if numbers else "false"
+
+
+def written_history(history: History, folder: Path) -> None:
+    """The same history as a file, as a run leaves it: its records in the order of their time."""
+    (header,) = history.headers
+    rows = history.rows.orderBy("t", "file", "line").toLocalIterator(prefetchPartitions=True)
+    with (folder / f"{header.client}{SUFFIX}").open("wb") as file:
+        file.write(header.line())
+        file.writelines(encode(record_of(row)) for row in rows)

@@ -17,20 +17,29 @@ from anabranch.errors import FormatError
 from anabranch.testing.proofs import ROOT
 
 FORMAT: Final = "anabranch-measured"
-VERSION: Final = 1
+VERSION: Final = 2
 RESULTS: Final = "benchmarks/results"
 PAIRS_MIN: Final = 3
 """A benchmark with fewer pairs leaves nothing to be committed."""
+_BROKER: Final = (
+    "anabranch/broker",
+    "anabranch/ledgers",
+    "anabranch/managed_ledger",
+    "anabranch/runtime",
+    "anabranch/server",
+    "anabranch/wire",
+)
 _CODE: Final[Mapping[str, tuple[str, ...]]] = {
-    "metadata": ("metadata", "runtime"),
-    "metadata_replacement": ("metadata", "migrations", "runtime"),
-    "ledger": ("journal", "ledgers", "runtime"),
-    "bookkeeper": ("ledgers", "runtime"),
-    "standalone": ("broker", "journal", "ledgers", "managed_ledger", "runtime", "server", "wire"),
-    "cluster": ("broker", "ledgers", "managed_ledger", "runtime", "server", "wire"),
+    "metadata": ("anabranch/metadata", "anabranch/runtime"),
+    "metadata_replacement": ("anabranch/metadata", "anabranch/migrations", "anabranch/runtime"),
+    "ledger": ("anabranch/journal", "anabranch/ledgers", "anabranch/runtime"),
+    "bookkeeper": ("anabranch/ledgers", "anabranch/runtime"),
+    "standalone": (*_BROKER, "anabranch/journal"),
+    "cluster": _BROKER,
+    "spark": ("pyspark_anabranch", *_BROKER, "anabranch/journal"),
 }
 """Folders of the product that a benchmark is about, by its name or the first word of it."""
-_KEPT: Final = frozenset({"metadata_replacement"})
+_KEPT: Final = frozenset({"metadata_replacement", "spark_kafka"})
 """Benchmarks that no row is judged by, and whose figures are kept beside those of the others."""
 
 
@@ -80,9 +89,8 @@ BOUNDS: Final = (
 
 def code_of(benchmark: str, root: Path = ROOT) -> str:
     """A fingerprint of the code that a benchmark measures, and of itself."""
-    product = root / "src" / "anabranch"
     folders = _CODE.get(benchmark) or _CODE[benchmark.partition("_")[0]]
-    files = [path for folder in folders for path in (product / folder).rglob("*.py")]
+    files = [path for folder in folders for path in (root / "src" / folder).rglob("*.py")]
     digest = hashlib.sha256()
     for path in sorted([*files, root / "benchmarks" / f"{benchmark}.py"]):
         digest.update(path.relative_to(root).as_posix().encode())
@@ -96,12 +104,12 @@ def save(
     """Keep the ratios of a benchmark, by measure and by who stood beside, to be committed.
 
     Of a short run, and of most that no row is judged by, nothing is kept; nor of a measure that was
-    not taken in enough pairs, such as that of a load which was left out.
+    not taken in enough pairs. What an earlier run has of a load that was left out stays.
     """
     enough = {key: some for key, some in ratios.items() if len(some) >= PAIRS_MIN}
     if not enough or benchmark not in {bound.benchmark for bound in BOUNDS} | _KEPT:
         return
-    pairs = min(map(len, enough.values()))
+    code = code_of(benchmark, root)
     found = [
         {
             "measure": measure,
@@ -109,16 +117,18 @@ def save(
             "median": round(median(some), 3),
             "min": round(min(some), 3),
             "max": round(max(some), 3),
+            "pairs": len(some),
+            "code": code,
         }
         for (measure, beside), some in enough.items()
     ]
+    before = (_load(benchmark, root) or {"ratios": []})["ratios"]
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "code": code_of(benchmark, root),
         "cpus": os.cpu_count(),
-        "pairs": pairs,
-        "ratios": found,
+        "ratios": [each for each in before if (each["measure"], each["beside"]) not in enough]
+        + found,
     }
     path = root / RESULTS / f"{benchmark}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +176,6 @@ def _judge(bound: Bound, root: Path) -> tuple[bool, str]:
         return False, f"{what}: not measured, wanted {wanted}"
     (item,) = found
     met = bound.is_met(item["median"])
-    stale = "" if document["code"] == code_of(bound.benchmark, root) else ", stale"
-    spread = f"{item['median']} ({item['min']} to {item['max']}, {document['pairs']} pairs{stale})"
+    stale = "" if item["code"] == code_of(bound.benchmark, root) else ", stale"
+    spread = f"{item['median']} ({item['min']} to {item['max']}, {item['pairs']} pairs{stale})"
     return met, f"{what}: {spread}, wanted {wanted}: {'met' if met else 'not met'}"

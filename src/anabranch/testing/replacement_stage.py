@@ -120,21 +120,34 @@ class ReplacementStage:
         await self._asked(lambda admin: admin.metadata_migration.ask(verb))
 
     async def status(self) -> dict[str, Any]:
-        """What the first broker says that answers."""
-        return await self._asked(lambda admin: admin.metadata_migration.status())
+        """What the first broker says that knows of an attempt.
 
-    async def _asked(self, request: Request) -> dict[str, Any]:
+        One that was restarted after the end began with the new store, where none was ever made.
+        """
+        return await self._asked(
+            lambda admin: admin.metadata_migration.status(),
+            is_answer=lambda found: found["phase"] is not None,
+        )
+
+    async def _asked(
+        self, request: Request, is_answer: Callable[[dict[str, Any]], bool] = lambda found: True
+    ) -> dict[str, Any]:
+        """What the first broker says with an answer; if none has one, the last that spoke."""
         loop = asyncio.get_running_loop()
         until_s, last = loop.time() + PHASE_S_MAX, ""
+        found: dict[str, Any] = {}
         while loop.time() < until_s:
             for web_url in self.cluster.web_urls:
                 try:
                     async with AdminClient(web_url, timeout_s=10.0) as admin:
-                        return await request(admin)
+                        if is_answer(found := await request(admin)):
+                            return found
                 except AdminConflict as error:
                     return {"refused": error.reason}
                 except AnabranchError as error:
                     last = str(error)
+            if found:
+                return found
             await asyncio.sleep(0.5)
         raise ServerFailed(f"asked for {PHASE_S_MAX:g} s: {last}")
 

@@ -82,6 +82,12 @@ class Driver:
         return (self._folder / "batches.log").read_bytes().count(b"\n")
 
     @property
+    def complaint(self) -> str:
+        """The last that it had to complain of."""
+        said = (self._folder / "driver.log").read_text(errors="replace").splitlines()
+        return said[-1] if said else "it said nothing"
+
+    @property
     def running(self) -> bool:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
@@ -146,8 +152,10 @@ class KillDrill:
         try:
             self._driver.start()
             for kind in order:
+                # Counted before: a copy that is done when the last answer comes does not count on.
+                done = self._driver.batches
                 asyncio.run(self._send())
-                self._wait_for_batches(self._driver.batches + 1)
+                self._wait_for_batches(done + 1)
                 time.sleep(self._random.uniform(0, _MOMENT_S_MAX))
                 killed[kind] += self._kill(kind)
             asyncio.run(self._send())
@@ -180,9 +188,11 @@ class KillDrill:
         deadline = time.monotonic() + _PROGRESS_S_MAX
         while self._driver.batches < wanted:
             if not self._driver.running:
-                raise DrillFailed("the driver ended by itself")
+                raise DrillFailed(f"the driver ended by itself: {self._driver.complaint}")
             if time.monotonic() > deadline:
-                raise DrillFailed(f"no batch was done for {_PROGRESS_S_MAX:g} s")
+                raise DrillFailed(
+                    f"no batch was done for {_PROGRESS_S_MAX:g} s: {self._driver.complaint}"
+                )
             time.sleep(_POLL_S)
 
     async def _send(self) -> None:

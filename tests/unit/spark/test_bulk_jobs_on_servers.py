@@ -1,6 +1,12 @@
 """Trees of metadata copied and compared by Spark between a real ZooKeeper and a real Oxia."""
 
+import asyncio
 import contextlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
 
 import pytest
 
@@ -49,6 +55,49 @@ async def test_from_oxia_to_zookeeper(spark, servers):
     await fill(left.url, list(made_tree(NODES + 1, 100))[1:])
     await fill(right.url, list(made_tree(NODES // 2, 100))[1:])  # what a killed copy left
     await copied_once(SparkBulk(spark), left, right)
+
+
+WORKER = """#!/bin/sh
+# Of what is installed, a task sees other packages alone: nothing of this one.
+[ "$1" = -m ] || exec "{python}" "$@"
+PYTHONPATH="$PYTHONPATH:{packages}" exec "{python}" -S "$@"
+"""
+
+
+@pytest.mark.goal("spark.B1", part="zookeeper to oxia")
+async def test_a_cluster_copies_with_the_code_that_it_is_sent(servers, tmp_path):
+    left, right = f"{servers[0]}/by-a-cluster", servers[1].url
+    await wipe(servers[1])
+    await fill(left, list(made_tree(NODES + 1, 100))[1:])
+    worker = tmp_path / "python"
+    packages = sysconfig.get_path("platlib")
+    worker.write_text(WORKER.format(python=sys.executable, packages=packages))
+    worker.chmod(0o755)
+    alone = await asyncio.to_thread(
+        subprocess.run, [worker, "-m", "anabranch"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert "No module named anabranch" in alone.stderr, "else nobody could tell whose code it is"
+    flags = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.driver.extraJavaOptions": flags,
+        "spark.executor.extraJavaOptions": flags,
+        "spark.python.authenticate.socketTimeout": "120s",
+    }
+    command = [
+        *(sys.executable, "-m", "anabranch", "spark", "copy-metadata", left, right),
+        *("--master", "local-cluster[2,1,1024]", "--output", "json"),
+        *(word for name, value in settings.items() for word in ("--setting", f"{name}={value}")),
+    ]
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, timeout=500,
+        cwd=tmp_path, env=os.environ | {"PYSPARK_PYTHON": str(worker)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    verdict = json.loads(done.stdout)
+    assert verdict["result"]["copied"] >= NODES
+    assert not any(verdict["result"]["verified"]["counts"].values())
 
 
 async def copied_once(engine, left, right):

@@ -17,7 +17,8 @@ from anabranch.testing.made_histories import (
     subscribed,
     write_history,
 )
-from anabranch.testing.made_spark_history import PRODUCERS, made_history, spread
+from anabranch.testing.made_spark_history import PRODUCERS, spread
+from anabranch.testing.spark_history_drill import checked, checked_beside, misjudged
 from anabranch.verify.check import check_folder
 from anabranch.verify.history import Header
 from anabranch.verify.records import Delivery, Drained, End, Outcome
@@ -152,18 +153,49 @@ def test_a_check_that_was_ended_goes_on_with_the_tables_it_has(spark, tmp_path, 
     assert not state.exists()
 
 
+LONG = "hundred million messages"
+"""The drill `check-history` has so many; what it looks for and how is the same in small."""
+
+
+@pytest.mark.goal("spark.B7", part=LONG, broken_by="history_blocks_are_believed")
+@pytest.mark.goal("spark.B7", part=LONG, broken_by="history_keys_are_believed")
+@pytest.mark.goal("spark.B7", part=LONG, broken_by="history_rows_come_by_line")
 def test_exactly_what_is_hidden_in_a_long_history_is_found(spark):
     messages = 60_000
-    faults = spread(messages)
-    history = made_history(spark, messages, faults, partitions=4)
-    result = run_job(HistoryCheck(history=history), spark).result
+    verdict, wrong = checked(spark, messages)
+    assert wrong == []
     found = {}
-    for one in result["violations"]:
-        found.setdefault(one["rule"], set()).add(one["seq"] * PRODUCERS + one["producer"])
-    assert {rule: sorted(numbers) for rule, numbers in found.items()} == {
-        "C1": sorted(faults.lost),
-        "C4": sorted(faults.doubled),
-        "C6": sorted(faults.late),
+    for one in verdict.result["violations"]:
+        found.setdefault(one["rule"], []).append(one)
+    assert {rule: len(ones) for rule, ones in found.items()} == {"C1": 7, "C4": 5, "C6": 3}
+    stored = [*found["C4"], *found["C6"]]
+    assert all(one["positions"] for one in stored), "each with its places in the topic"
+    counts = verdict.result["counts"]
+    assert counts["sends"] == counts["acknowledged"] == messages
+    assert counts["deliveries"] == messages - 7 + 5
+
+
+def test_of_a_long_history_one_process_says_the_same(spark):
+    disagreements, _ = checked_beside(spark, 30_000)
+    assert disagreements == []
+
+
+def test_a_check_that_misses_a_fault_or_names_another_message_is_not_believed():
+    faults = spread(30_000)
+
+    def said(rule, number):
+        return {"rule": rule, "seq": number // PRODUCERS, "producer": number % PRODUCERS}
+
+    named = {"C1": faults.lost, "C2": (), "C4": faults.doubled, "C6": faults.late}
+    right = {
+        "rules": [{"id": rule, "violations": len(all_)} for rule, all_ in named.items()],
+        "violations": [said(rule, number) for rule, all_ in named.items() for number in all_],
     }
-    assert result["counts"]["sends"] == result["counts"]["acknowledged"] == messages
-    assert result["counts"]["deliveries"] == messages - len(faults.lost) + len(faults.doubled)
+    assert misjudged(right, faults) == []
+    other = right | {"violations": [said("C1", 5), *right["violations"][1:]]}
+    assert misjudged(other, faults) == [
+        f"C1: {faults.lost[0]} was not found",
+        "C1: 5 has no fault",
+    ]
+    more = right | {"rules": [{"id": "C2", "violations": 1}, *right["rules"]]}
+    assert misjudged(more, faults) == ["C2: 0 are there, 1 were found"]

@@ -54,6 +54,17 @@ def test_a_load_that_was_left_out_does_not_take_the_others_off_the_record(root: 
     ]
 
 
+def test_a_run_of_some_loads_keeps_what_is_known_of_the_others(root: Path) -> None:
+    measure(root, [1.0] * 3, [0.1] * 3)
+    (root / "src/anabranch/ledgers/store.py").write_text("other\n")
+    measure(root, [], [0.2] * 5)
+    rows = measured_rows(root, [FAST, SMALL])["core.L12"]
+    assert ["3 pairs, stale" in rows.lines[0], "0.2 (0.2 to 0.2, 5 pairs)" in rows.lines[1]] == [
+        True,
+        True,
+    ]
+
+
 def test_figures_of_other_code_are_called_stale(root: Path) -> None:
     measure(root, [1.0] * 3, [0.1] * 3)
     (root / "src/anabranch/ledgers/store.py").write_text("other\n")
@@ -65,7 +76,7 @@ def test_figures_of_other_code_are_called_stale(root: Path) -> None:
 def test_another_format_is_refused(root: Path) -> None:
     measure(root, [1.0] * 3, [0.1] * 3)
     path = root / RESULTS / "ledger_append.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1}))
     with pytest.raises(FormatError, match="ledger_append"):
         measured_rows(root, [FAST])
 

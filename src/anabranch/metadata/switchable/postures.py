@@ -10,6 +10,7 @@ from typing import Final
 
 from anabranch.errors import FormatError
 from anabranch.metadata.announced import Announced
+from anabranch.metadata.operations import ENDS
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
@@ -64,7 +65,6 @@ POSTURES: Final[Mapping[str, Posture]] = {
     "failed": _LIVE,
 }
 _THERE_AND_BACK: Final = "rolled back"
-_OVER: Final = frozenset({"finalized", "rolled back", "aborted", "failed"})
 TURNS_BACK: Final = frozenset(
     {"switched", "refreezing", "aborting", "aborted", "failing", "failed"}
 )
@@ -88,7 +88,7 @@ def posture_of(announced: Announced | None) -> Posture:
 
 def is_over(announced: Announced) -> bool:
     """Whether an attempt has ended, in whichever way."""
-    return announced.phase in _OVER
+    return announced.phase in ENDS
 
 
 def counts_still(before: Announced | None, now: Announced | None, on: str) -> bool:
@@ -107,5 +107,5 @@ def counts_still(before: Announced | None, now: Announced | None, on: str) -> bo
         assert before is not None
         return now.phase != _THERE_AND_BACK or before.phase == _THERE_AND_BACK
     # An attempt that was not over may have gone there and back before the next one began.
-    was_over = before is None or before.phase in _OVER
+    was_over = before is None or before.phase in ENDS
     return was_over and now.number == tries_before + 1 and now.phase != _THERE_AND_BACK

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from anabranch.errors import InputError, Unreachable
 from anabranch.metadata.announced import PARTICIPATION_LEVEL
+from anabranch.metadata.operations import in_the_way, running_on
 from anabranch.migrations.engine.journal import Journal
 from anabranch.migrations.engine.machine import Refused, check_over
 from anabranch.migrations.engine.progress import read_progress
@@ -74,14 +75,22 @@ class Operation:
             for report in reports
             if report.level < PARTICIPATION_LEVEL
         ]
-        return replace(plan, blockers=(*plan.blockers, *behind))
+        others = [] if self._journal.ended else await self._others()
+        return replace(plan, blockers=(*others, *plan.blockers, *behind))
+
+    async def _others(self) -> list[Blocker]:
+        """Operations of other kinds that run, and beside which this one may not."""
+        return [
+            Blocker(f"the operation {each.kind}", f"attempt {each.attempt} is {each.phase}: {why}")
+            for each, why in in_the_way(self._journal.kind, await running_on(self._journal.store))
+        ]
 
     async def start(self, parameters: Mapping[str, str], who: str) -> State:
         """Begin an attempt; it goes on by itself.
 
         Raises:
-            Refused: if one runs.
-            Blocked: if the plan has blockers.
+            Refused: if one runs, or one of another kind has begun at the same time.
+            Blocked: if the plan has blockers, such as an operation of another kind.
             InputError: also if nobody answers at the target.
             ConflictError: see `Steps.plan`.
         """
@@ -99,7 +108,21 @@ class Operation:
             plan.figures,
         )
         state, _ = await self._journal.change(started)
+        await self._give_way(state)
         return state
+
+    async def _give_way(self, state: State) -> None:
+        """End what was just begun if another kind of operation has begun in the same moment.
+
+        Each writes first and looks then, so at least one of two sees the other; both may.
+
+        Raises:
+            Refused: if one has.
+        """
+        if others := await self._others():
+            found = "; ".join(f"{other.who}: {other.why}" for other in others)
+            await self._journal.change(Asked(state.trail[0].who, Verb.ABORT, found))
+            raise Refused(f"given up at its start: {found}")
 
     async def ask(self, verb: Verb, who: str, why: str = "") -> State:
         """Ask for something; asked again while it is being done, nothing happens.

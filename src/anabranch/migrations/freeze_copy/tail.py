@@ -276,6 +276,12 @@ class Tail:
                 _log.warning("comparing here", because=str(error))
             else:
                 if sum(found.counts.values()) == len(found.mismatches):
+                    _log.info(
+                        "compared_by_an_engine",
+                        nodes=found.nodes_left,
+                        nodes_of_the_copy=found.nodes_right,
+                        doubtful=len(found.mismatches),
+                    )
                     for mismatch in found.mismatches:
                         if not stays_behind(mismatch.path):
                             yield mismatch.path

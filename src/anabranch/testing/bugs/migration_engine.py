@@ -139,3 +139,34 @@ def the_dead_are_waited_for(self: Driver, state: State, reports: list[Report]) -
     living = [report.id for report in reports]
     gone = tuple(name for name in state.expected if name not in living)
     return replace(found, waits_for=(*found.waits_for, *gone))
+
+
+@planted("operations_of_one_direction", target="anabranch.metadata.operations:why_apart")
+def operations_of_one_direction(asked: str, running: str) -> str:
+    """Whoever was first is never disturbed by what comes later in the alphabet."""
+    found: str = original("operations_of_one_direction")(asked, running)
+    return found if asked <= running else ""
+
+
+@planted(
+    "switched_is_taken_for_over",
+    target="anabranch.metadata.operations:running_on",
+)
+async def switched_is_taken_for_over(store: Any) -> list[Any]:
+    """An operation that rests before its last step is not seen."""
+    found = await original("switched_is_taken_for_over")(store)
+    return [each for each in found if each.phase != "switched"]
+
+
+@planted(
+    "starts_look_at_no_other_operation",
+    target="anabranch.migrations.engine.operation:Operation._others",
+)
+async def starts_look_at_no_other_operation(self: Any) -> list[Any]:
+    """Every kind of operation knows itself alone."""
+    return []
+
+
+@planted("starts_look_once", target="anabranch.migrations.engine.operation:Operation._give_way")
+async def starts_look_once(self: Any, state: State) -> None:
+    """What began after the plan was made is not seen."""

@@ -186,3 +186,11 @@ async def leftovers_are_in_the_way(*_: object) -> bool:
 async def older_builds_are_not_asked(self: Operation, parameters: Mapping[str, str]) -> Plan:
     """A store is replaced under processes that do not know all of it."""
     return await self._steps.plan(parameters)
+
+
+@planted("aborts_open_the_gate_late", target="anabranch.metadata.switchable.part:SwitchPart.enter")
+async def aborts_open_the_gate_late(self: Any, announced: Announced) -> None:
+    """Whoever hears of an abort takes its time."""
+    if announced.phase == "aborting":
+        await asyncio.sleep(2.0)
+    await original("aborts_open_the_gate_late")(self, announced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.testing.planted import original, planted
@@ -25,6 +26,12 @@ def history_blocks_are_believed(subscriptions: Any) -> Any:
 def history_keys_are_believed(rows: Any, subscriptions: Any) -> Any:
     """No key is looked at twice."""
     return original("history_keys_are_believed")(rows, subscriptions).where("false")
+
+
+@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_picked")
+def history_rows_come_by_line(rows: Any, doubtful: Any, groups: Any) -> Any:
+    """What is doubtful is judged in the order of its lines, not of its time."""
+    return original("history_rows_come_by_line")(rows, doubtful, groups).orderBy("file", "line")
 
 
 @planted("spark_dry_run_is_wet", target="pyspark_anabranch.jobs.contract:run_job")
@@ -72,6 +79,19 @@ async def trees_may_have_more(self: Settling, difference: Any) -> None:
 def spark_believes_digests(digests: Any) -> bool:
     """No part is read again."""
     return False
+
+
+@planted("spark_reads_every_part_again", target="pyspark_anabranch.jobs.spark_bulk:is_doubtful")
+def spark_reads_every_part_again(digests: Any) -> bool:
+    """Digests spare nobody anything."""
+    return True
+
+
+@planted("spark_forgets_the_last_difference", target="pyspark_anabranch.jobs.spark_bulk:together")
+def spark_forgets_the_last_difference(results: Sequence[Any]) -> Any:
+    """One of the differences that tasks found is not told."""
+    found = original("spark_forgets_the_last_difference")(results)
+    return replace(found, mismatches=found.mismatches[:-1])
 
 
 @planted(

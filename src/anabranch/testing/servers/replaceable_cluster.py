@@ -4,7 +4,7 @@ The bookie registers in a store of its own and takes no part, or bookies registe
 is replaced, and are led.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,12 @@ def replaceable_cluster(
     session_timeout_s: float = 6.0,
     source_memory: tuple[str, ...] = _MEMORY,
     source_settings: Mapping[str, str] | None = None,
+    broker_options: Sequence[str] = (),
 ) -> Iterator[ReplaceableCluster]:
     """Run everything for as long as the body runs; logs stay in the folder.
 
-    `source_memory` and `source_settings` are those of ZooKeeper, see its launcher.
+    `source_memory` and `source_settings` are those of ZooKeeper, see its launcher;
+    `broker_options` are added to the commands of the brokers.
 
     Raises:
         ServerFailed: if a server does not become ready.
@@ -61,6 +63,7 @@ def replaceable_cluster(
         options = (
             *("--metadata-session-timeout-s", f"{session_timeout_s:g}"),
             *("--metadata-migration-targets", target.url),
+            *broker_options,
         )
         running = held.enter_context(
             our_brokers(
