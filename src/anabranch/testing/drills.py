@@ -1,6 +1,6 @@
 """`make drills`: long runs on real processes, outside CI, each recorded.
 
-    python -m anabranch.testing.drills [--list] [--size full|small|N] [NAME ...]
+    python -m anabranch.testing.drills [--list] [--size full|small|N] [--only PART,...] [NAME ...]
 
 A drill is a program: it is told a size, shows its progress on standard error, prints a verdict as
 JSON on standard output and exits with 0 if everything held. `make test` or `make test-peers` runs
@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from anabranch.testing import replace_metadata_drill
 from anabranch.testing.proofs import ROOT
 from anabranch.testing.run_records import code_digest, load_rows, save_rows
 from anabranch.testing.servers.process import bound_to_parent
@@ -42,6 +43,19 @@ class Drill:
     """With {size} where it belongs, and {start} if the drill can go on where it was stopped."""
     full: int
     small: int
+    parts: tuple[str, ...] = ()
+    """Of which some can be asked for, all of one size; the drill is told by `parts_option`."""
+    parts_option: str = ""
+
+    def of_parts(self, names: Sequence[str]) -> "Drill":
+        """The drill with some of its parts only; recorded under a name of its own."""
+        words = ",".join(names)
+        return replace(
+            self,
+            name=f"{self.name}:{words}",
+            arguments=(*self.arguments, self.parts_option, words),
+            full=self.full // len(self.parts) * len(names),
+        )
 
     @property
     def goes_on(self) -> bool:
@@ -143,10 +157,28 @@ DRILLS: Final = (
     Drill(
         "replace-metadata",
         "kill -9 of driver, broker and target in each phase while the metadata store is replaced",
-        "anabranch.testing.replace_metadata_drill",
+        replace_metadata_drill.__name__,
         ("--kills", "{size}"),
-        full=36,
+        full=len(replace_metadata_drill.BLOWS),
         small=3,
+        parts=replace_metadata_drill.PHASES,
+        parts_option="--phases",
+    ),
+    Drill(
+        "replace-metadata-story",
+        "the metadata store is replaced under load, back, and for good; the old one is stopped",
+        "anabranch.testing.replace_metadata_story",
+        ("--rounds", "{size}"),
+        full=3,
+        small=1,
+    ),
+    Drill(
+        "replace-metadata-led",
+        "the same forward only, with three bookies that are led by Pulsar's flag",
+        "anabranch.testing.replace_metadata_story",
+        ("--led", "--rounds", "{size}"),
+        full=2,
+        small=1,
     ),
     Drill(
         "replace-large-metadata",
@@ -292,17 +324,27 @@ def main(arguments: Sequence[str]) -> int:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="which; default: all of them")
     add("--size", type=_is_size, default="full", help="full, small, or a number (default: full)")
+    add("--only", default="", metavar="PART,...", help="these parts of one drill that has parts")
     add("--list", action="store_true", help="print the drills and their sizes")
     add("--record", type=Path, default=RECORD, help="the record (default: the committed one)")
     options = parser.parse_args(arguments)
     if options.list:
         for drill in DRILLS:
             print(f"{drill.name}\t{drill.full:,} ({drill.small:,} in small)\t{drill.words}")
+            if drill.parts:
+                print(f"\tparts: {', '.join(drill.parts)}")
         return 0
     unknown = [name for name in options.names if name not in drills]
     if unknown:
         print(f"no drill {', '.join(unknown)}; there are: {', '.join(drills)}", file=sys.stderr)
         return 2
+    if options.only:
+        parts = options.only.split(",")
+        known = drills[options.names[0]].parts if len(options.names) == 1 else ()
+        if wrong := [part for part in parts if part not in known]:
+            print(f"no part {', '.join(wrong)}; there are: {', '.join(known)}", file=sys.stderr)
+            return 2
+        drills = {options.names[0]: drills[options.names[0]].of_parts(parts)}
     results = []
     for name in options.names or drills:
         results.append(run(drills[name], _size_of(drills[name], options.size), options.record))

@@ -78,12 +78,17 @@ def replaceable_cluster(
 
 
 @contextmanager
-def led_cluster(folder: Path, brokers: int = 1, bookies: int = 2) -> Iterator[ReplaceableCluster]:
+def led_cluster(
+    folder: Path, brokers: int = 1, bookies: int = 2, *, ensemble: int | None = None
+) -> Iterator[ReplaceableCluster]:
     """Run the same with bookies that register in the store that is to be replaced.
+
+    Each entry is on `ensemble` bookies, or on all; others can take the place of one that is lost.
 
     Raises:
         ServerFailed: if a server does not become ready.
     """
+    copies = bookies if ensemble is None else ensemble
     with ExitStack() as held:
         source = held.enter_context(zookeeper(memory=_MEMORY, folder=folder / "source"))
         target = held.enter_context(oxia(folder=folder / "target"))
@@ -93,7 +98,7 @@ def led_cluster(folder: Path, brokers: int = 1, bookies: int = 2) -> Iterator[Re
             our_brokers(
                 source.url,
                 brokers,
-                ledgers_url=f"bookkeeper:?ensemble={bookies}&write={bookies}&ack={bookies}",
+                ledgers_url=f"bookkeeper:?ensemble={copies}&write={copies}&ack={copies}",
                 options=("--metadata-migration-targets", target.url),
                 folder=folder / "brokers",
             )
