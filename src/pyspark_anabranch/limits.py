@@ -19,6 +19,8 @@ READ_WAIT_S: Final = 120.0
 """How long a task waits for its next entry, as Spark's Kafka source does."""
 SINK_BATCH_MESSAGES: Final = 1000
 SINK_BATCH_BYTES: Final = 1 * MIB
+SINK_GATHERED_BYTES: Final = 32 * MIB
+"""Rows of a task that wait until there is a batch of them for their partition."""
 SINK_PENDING_MESSAGES: Final = 20_000
 """Rows of a task that are sent and not answered."""
 WEB_TIMEOUT_S: Final = 30.0

@@ -10,14 +10,20 @@ from typing import Final
 
 from anabranch.client.client import Client
 from anabranch.client.message import MessageId
-from anabranch.client.roles import Producer
+from anabranch.client.packing import Outgoing
+from anabranch.client.producer import TopicProducer
 from anabranch.client.settings import Batching
 from anabranch.errors import ConfigError
 from anabranch.ids import TopicName
 from anabranch.wire.compression import Compression
 from pyspark_anabranch.access import Access
 from pyspark_anabranch.admin_view import AdminView
-from pyspark_anabranch.limits import SINK_BATCH_BYTES, SINK_BATCH_MESSAGES, SINK_PENDING_MESSAGES
+from pyspark_anabranch.limits import (
+    SINK_BATCH_BYTES,
+    SINK_BATCH_MESSAGES,
+    SINK_GATHERED_BYTES,
+    SINK_PENDING_MESSAGES,
+)
 from pyspark_anabranch.sink_rows import SinkRow, partition_of_key
 
 _NUMBERS_PER_BATCH: Final = 2**32
@@ -79,11 +85,54 @@ async def publish(
     try:
         for row in rows:
             target = partitions.target(row, topic, row.number)
-            await sender.send(target, row, batch_id * _NUMBERS_PER_BATCH + row.number)
+            lane = sender.lanes.get(target) or await sender.open_lane(target)
+            sender.gathered_bytes += lane.add(row, batch_id * _NUMBERS_PER_BATCH + row.number)
+            if lane.is_full:
+                await sender.send(lane)
+            elif sender.gathered_bytes >= SINK_GATHERED_BYTES:
+                await sender.send_all()
         await sender.finish()
     finally:
         await client.close()
     return sender.sent
+
+
+class _Lane:
+    """The rows for one partition that are to go out together next."""
+
+    def __init__(self, producer: TopicProducer) -> None:
+        self.producer = producer
+        self._first_unknown = producer.next_sequence_id
+        """The first number that the broker does not know."""
+        self._bytes_max = min(SINK_BATCH_BYTES, producer.batch_bytes_max)
+        self._messages: list[Outgoing] = []
+        self._bytes = 0
+        self.is_full = False
+
+    def add(self, row: SinkRow, number: int) -> int:
+        """Take a row, unless the broker has it; returns what it takes."""
+        if number < self._first_unknown:
+            return 0
+        message = Outgoing(row.value, row.key, None, row.properties, row.event_time_ms, number)
+        self._messages.append(message)
+        self._bytes += (size := message.size)
+        self.is_full = self._bytes >= self._bytes_max or len(self._messages) >= SINK_BATCH_MESSAGES
+        return size
+
+    def take(self) -> Iterator[list[Outgoing]]:
+        """What is there, as it fits into entries; what is too large for company is alone."""
+        messages, self._messages, self._bytes, self.is_full = self._messages, [], 0, False
+        entry: list[Outgoing] = []
+        room = self._bytes_max
+        for message in messages:
+            size = message.size
+            if entry and size > room:
+                yield entry
+                entry, room = [], self._bytes_max
+            entry.append(message)
+            room -= size
+        if entry:
+            yield entry
 
 
 class _Sender:
@@ -93,38 +142,15 @@ class _Sender:
         self._client = client
         self._name = name
         self._compression = compression
-        self._producers: dict[TopicName, tuple[Producer, int]] = {}
-        """With the first number that the broker does not know."""
+        self.lanes: dict[TopicName, _Lane] = {}
         self._open: set[asyncio.Future[MessageId]] = set()
         self._failed: BaseException | None = None
+        self.gathered_bytes = 0
+        """Of rows that are not sent yet."""
         self.sent = 0
 
-    async def send(self, target: TopicName, row: SinkRow, number: int) -> None:
-        known = self._producers.get(target)
-        if known is None:
-            known = self._producers[target] = await self._opened(target)
-        producer, first_unknown = known
-        if number < first_unknown:
-            return
-        if self._failed is not None:
-            raise self._failed
-        answer = await producer.send_soon(
-            row.value,
-            key=row.key,
-            properties=row.properties,
-            event_time_ms=row.event_time_ms,
-            sequence_id=number,
-        )
-        self._open.add(answer)
-        answer.add_done_callback(self._answered)
-        self.sent += 1
-
-    def _answered(self, answer: asyncio.Future[MessageId]) -> None:
-        self._open.discard(answer)
-        if answer.exception() is not None and self._failed is None:
-            self._failed = answer.exception()
-
-    async def _opened(self, target: TopicName) -> tuple[Producer, int]:
+    async def open_lane(self, target: TopicName) -> _Lane:
+        """Open the producer of a partition."""
         producer = await self._client.producer(
             str(target),
             name=self._name,
@@ -132,16 +158,56 @@ class _Sender:
             compression=self._compression,
             pending_messages_max=SINK_PENDING_MESSAGES,
         )
-        return producer, producer.next_sequence_id
+        assert isinstance(producer, TopicProducer), f"{target} has partitions of its own"
+        lane = self.lanes[target] = _Lane(producer)
+        return lane
+
+    async def send(self, lane: _Lane) -> None:
+        """Send what a lane has."""
+        if self._failed is not None:
+            raise self._failed
+        for messages in lane.take():
+            self.sent += len(messages)
+            self.gathered_bytes -= sum(message.size for message in messages)
+            if len(messages) > 1:
+                self._await(await lane.producer.send_together(messages))
+            else:
+                self._await(await _send_alone(lane.producer, messages[0]))
+        await asyncio.sleep(0)  # it leaves while the next rows are gathered
+
+    async def send_all(self) -> None:
+        """Send what every lane has."""
+        for lane in self.lanes.values():
+            await self.send(lane)
+
+    def _await(self, answer: asyncio.Future[MessageId]) -> None:
+        self._open.add(answer)
+        answer.add_done_callback(self._answered)
+
+    def _answered(self, answer: asyncio.Future[MessageId]) -> None:
+        self._open.discard(answer)
+        if answer.exception() is not None and self._failed is None:
+            self._failed = answer.exception()
 
     async def finish(self) -> None:
-        """Wait for every answer."""
-        for producer, _ in self._producers.values():
-            await producer.flush()
+        """Send the rest and wait for every answer."""
+        await self.send_all()
+        for lane in self.lanes.values():
+            await lane.producer.flush()
         if self._open:
             await asyncio.wait(set(self._open))
         if self._failed is not None:
             raise self._failed
+
+
+async def _send_alone(producer: TopicProducer, message: Outgoing) -> asyncio.Future[MessageId]:
+    return await producer.send_soon(
+        message.value,
+        key=message.key,
+        properties=message.properties,
+        event_time_ms=message.event_time_ms,
+        sequence_id=message.sequence_id,
+    )
 
 
 def check_deduplication(view: AdminView, topics: Iterable[TopicName]) -> None:

@@ -13,7 +13,7 @@ from anabranch.testing.simulation.scenario import load_scenarios, run_seed
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.goal("rel.A11", part="simulation", broken_by="gate_looks_then_counts")
+@pytest.mark.goal("rel.A11", part="ten thousand seeds", broken_by="gate_looks_then_counts")
 def test_no_write_is_lost_whoever_is_stopped(seeds: Seeds) -> None:
     for seed in seeds(5):
         outcome = run_seed(PLAYED, seed)

@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 
 class Op(Generic[W]):
-    """One entry on its way, and who waits for each message in it."""
+    """One entry on its way, and who waits for each message in it or for all of them."""
 
     __slots__ = (
         "chunks", "count", "deadline_s", "entry", "highest_sequence_id", "is_batch", "room_bytes",
@@ -31,13 +31,15 @@ class Op(Generic[W]):
         is_batch: bool,
         room_bytes: int,
         deadline_s: float,
+        count: int | None = None,
         chunks: SentChunks | None = None,
     ) -> None:
         self.entry = entry
         self.sequence_id = sequence_id
         self.highest_sequence_id = highest_sequence_id
         self.waiters = waiters
-        self.count = len(waiters)
+        self.count = len(waiters) if count is None else count
+        """How many messages it is of."""
         self.chunks = chunks
         """Of a chunk: what is known of all the chunks of its message."""
         self.is_batch = is_batch

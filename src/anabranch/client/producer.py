@@ -1,56 +1,44 @@
-"""A producer: messages gathered into entries, sent in order, sent again in order after a loss.
+"""A producer: messages gathered into entries, which `entry_sender` sends.
 
 The data path is plain calls: a message joins the open batch, a full batch becomes an entry, the
 entry is handed to the connection, a receipt settles it. Only where there is no room is a wait.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Unpack
 
-from anabranch.client.answers import Answer, fail_all
-from anabranch.client.attachment import Attachment
+from anabranch.client.answers import Answer
 from anabranch.client.chunks import SentChunks
 from anabranch.client.connection import BrokerConnection, BrokerRefused
-from anabranch.client.in_flight import InFlight, Op
+from anabranch.client.entry_sender import EntrySender
 from anabranch.client.limits import ENTRY_METADATA_BYTES
 from anabranch.client.message import MessageId
-from anabranch.client.packing import Outgoing, Packer
-from anabranch.client.room import Room
+from anabranch.client.packing import Outgoing, Packer, check_outgoing
 from anabranch.client.send_options import SendOptions, outgoing
 from anabranch.client.settings import ACCESS_MODES, ProducerSettings
-from anabranch.errors import InputError, OutcomeUnknown, Terminated, Unreachable
-from anabranch.generated.pulsar_api_pb2 import ServerError
-from anabranch.ids import Position, TopicName
-from anabranch.runtime.network import Buffer
-from anabranch.wire import SendReceipt, encode, requests, send_frame
+from anabranch.errors import InputError, OutcomeUnknown
+from anabranch.ids import TopicName
+from anabranch.wire import encode, requests
 from anabranch.wire.compression import compression_number
 
 if TYPE_CHECKING:
     from anabranch.client.client import Client
 
-_REFUSED = frozenset(
-    {ServerError.ChecksumError, ServerError.MetadataError, ServerError.NotAllowedError}
-)
-"""Of a send: the message was looked at and not stored. After others it is sent again."""
 
-
-class TopicProducer(Attachment):
+class TopicProducer(EntrySender):
     """Publishes messages to one topic that has no partitions. A `Producer`."""
 
     def __init__(self, client: "Client", topic: TopicName, settings: ProducerSettings) -> None:
-        super().__init__(client, topic)
+        super().__init__(client, topic, settings)
         self.name = settings.name
         """Unique among the producers of the topic; the broker's choice if none was given."""
-        self._settings = settings
         self._schema = settings.schema.as_wire() if settings.schema is not None else None
         self._packer = Packer(compression_number(settings.compression))
         self._may_be_larger = settings.compression != "none" or settings.chunking
         self._topic_epoch: int | None = None
         """Which owner of the topic this one is, if it has it for itself."""
-        self._room = Room(settings.pending_messages_max, settings.pending_bytes_max)
-        self._loop = asyncio.get_running_loop()
-        self._id = client.new_id()
         self._epoch = -1
         self.next_sequence_id = 0
         """Of the next message; after opening, above all that the broker knows of this name."""
@@ -58,9 +46,6 @@ class TopicProducer(Attachment):
         self._batch_waiters: list[Answer] = []
         self._batch_bytes = 0
         self._batch_timer: asyncio.Handle | None = None
-        self._in_flight: InFlight[Answer] = InFlight()
-        self._expiry: asyncio.TimerHandle | None = None
-        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
         self._closing = False
 
     @property
@@ -93,6 +78,44 @@ class TopicProducer(Attachment):
             self._room.give_back(1, size)
             raise
 
+    async def send_together(self, messages: Sequence[Outgoing]) -> asyncio.Future[MessageId]:
+        """Publish messages as one batch, numbered by the caller; the future has where its entry is.
+
+        Waits only while there is no room. What `batching` says does not count here.
+
+        Raises:
+            InputError: if one of them cannot be sent, or not with the others; none is sent.
+            AlreadyClosed: if the producer is.
+        """
+        self._check_sending()
+        size = sum(message.size for message in messages)
+        if not messages or size > self.batch_bytes_max:
+            raise InputError(f"no batch: {len(messages)} messages of {size} bytes")
+        for message in messages:
+            check_outgoing(message)
+            if message.deliver_at_ms is not None:
+                raise InputError("a message in a batch cannot be delivered later than the others")
+        await self._room.take(size, len(messages))
+        try:
+            self._check_sending()
+            last = self.next_sequence_id - 1
+            for message in messages:
+                _check_number(message.sequence_id, last)
+                last = message.sequence_id
+        except BaseException:
+            self._room.give_back(len(messages), size)
+            raise
+        self._close_batch()
+        self.next_sequence_id = last + 1
+        answer = self._loop.create_future()
+        self._send_batch(messages, [answer], size)
+        return answer
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """What the messages of a batch may take, each as its `size` says."""
+        return self.client.brokers.message_bytes_max - ENTRY_METADATA_BYTES
+
     @property
     def is_gathering(self) -> bool:
         """Whether a batch is open that the next message joins."""
@@ -113,14 +136,12 @@ class TopicProducer(Attachment):
     def _accept(self, message: Outgoing, size: int, sequence_id: int | None) -> Answer:
         if sequence_id is None:
             message = message._replace(sequence_id=self.next_sequence_id)
-        elif sequence_id < self.next_sequence_id:
-            raise InputError(
-                f"sequence_id {sequence_id} is not above the last one, {self.next_sequence_id - 1}"
-            )
+        else:
+            _check_number(sequence_id, self.next_sequence_id - 1)
         batching = self._settings.batching
         if self._settings.chunking:
             return self._send_chunks(message, size)
-        room = self.client.brokers.message_bytes_max - ENTRY_METADATA_BYTES
+        room = self.batch_bytes_max
         is_delayed = message.deliver_at_ms is not None  # of a batch, only the whole can be
         if batching is None or is_delayed or size > min(batching.bytes_max, room):
             return self._send_alone(message, size)
@@ -148,7 +169,7 @@ class TopicProducer(Attachment):
         self._close_batch()
         self.next_sequence_id = message.sequence_id + 1
         answer = self._loop.create_future()
-        self._send_entry(entry, message.sequence_id, message.sequence_id, [answer], size, False)
+        self._send_entry(entry, message.sequence_id, message.sequence_id, [answer], size)
         return answer
 
     def _send_chunks(self, message: Outgoing, size: int) -> Answer:
@@ -159,8 +180,8 @@ class TopicProducer(Attachment):
         answer = self._loop.create_future()
         chunks = SentChunks(len(entries)) if len(entries) > 1 else None
         for entry in entries[:-1]:
-            self._send_entry(entry, number, number, [answer], 0, False, chunks)
-        self._send_entry(entries[-1], number, number, [answer], size, False, chunks)
+            self._send_entry(entry, number, number, [answer], 0, chunks=chunks)
+        self._send_entry(entries[-1], number, number, [answer], size, chunks=chunks)
         return answer
 
     def _close_batch(self) -> None:
@@ -172,128 +193,12 @@ class TopicProducer(Attachment):
             return
         messages, waiters, size = self._batch, self._batch_waiters, self._batch_bytes
         self._batch, self._batch_waiters, self._batch_bytes = [], [], 0
+        self._send_batch(messages, waiters, size)
+
+    def _send_batch(self, messages: Sequence[Outgoing], waiters: list[Answer], size: int) -> None:
         entry = self._packer.batch(messages, self.client.runtime.clock.wall_ms())
         first, last = messages[0].sequence_id, messages[-1].sequence_id
-        self._send_entry(entry, first, last, waiters, size, True)
-
-    def _send_entry(
-        self,
-        entry: bytes,
-        first: int,
-        last: int,
-        waiters: list[Answer],
-        size: int,
-        is_batch: bool,
-        chunks: SentChunks | None = None,
-    ) -> None:
-        timeout_s = self._settings.send_timeout_s
-        self._in_flight.add(
-            Op(
-                entry,
-                first,
-                last,
-                waiters,
-                is_batch=is_batch,
-                room_bytes=size,
-                deadline_s=float("inf") if timeout_s is None else self._loop.time() + timeout_s,
-                chunks=chunks,
-            )
-        )
-        self._pump()
-        self._watch_time()
-
-    def _pump(self) -> None:
-        """Hand entries to the connection while it takes them."""
-        connection = self.connection
-        while connection is not None and connection.writable:
-            op = self._in_flight.next_to_send()
-            if op is None:
-                return
-            connection.write_soon(self._frame(op))
-
-    def _frame(self, op: Op[Answer]) -> list[Buffer]:
-        highest = op.highest_sequence_id if op.is_batch else None
-        return send_frame(
-            self._id,
-            op.sequence_id,
-            op.count,
-            op.entry,
-            highest_sequence_id=highest,
-            is_chunk=op.chunks is not None,
-        )
-
-    def on_writable(self) -> None:
-        """See `Attached.on_writable`."""
-        self._pump()
-
-    # --- answers -----------------------------------------------------------------------------
-
-    def on_receipt(self, receipt: SendReceipt) -> None:
-        """See `ReceiptTaker.on_receipt`."""
-        if self.connection is None:
-            return  # of what was sent before the broker closed us; it is sent again
-        op = self._in_flight.receipt(receipt.sequence_id)
-        if op is None:
-            return
-        ledger_id, entry_id, partition = receipt.ledger_id, receipt.entry_id, self.topic.partition
-        if op.chunks is not None:
-            self._chunk_stored(op, op.chunks, Position(ledger_id, entry_id))
-            return
-        for index, answer in enumerate(op.waiters):
-            if not answer.done():
-                where = (index, op.count) if op.is_batch else ()
-                answer.set_result(MessageId(ledger_id, entry_id, partition, *where))
-        self._settled(op)
-
-    def _chunk_stored(self, op: Op[Answer], chunks: SentChunks, place: Position) -> None:
-        (answer,) = op.waiters
-        if chunks.stored(place) and not answer.done():
-            first = chunks.first or place
-            answer.set_result(MessageId(*place, self.topic.partition, -1, 0, *first))
-        self._settled(op)
-
-    def on_send_error(self, sequence_id: int, code: int, text: str) -> None:
-        """See `ReceiptTaker.on_send_error`."""
-        if code == ServerError.TopicTerminatedError:
-            self.end(Terminated(f"{self.topic} was ended: {text}"))
-        elif code not in _REFUSED:
-            # It may be stored or not; on a new connection it is sent again in its place.
-            if self.connection is not None:
-                self.connection.abort()
-        elif (op := self._in_flight.refused(sequence_id)) is not None:
-            if op.tries > 1:  # an earlier copy may be stored
-                self._fail(op, OutcomeUnknown(f"sent {op.tries} times, then refused: {text}"))
-            else:
-                self._fail(op, BrokerRefused(code, text))
-
-    def _settled(self, op: Op[Answer]) -> None:
-        # The last chunk gives back what the message has taken.
-        is_part = op.chunks is not None and op.room_bytes == 0
-        self._room.give_back(0 if is_part else op.count, op.room_bytes)
-        if self._flushing:
-            self._wake_flushing()
-
-    def _fail(self, op: Op[Answer], error: Exception) -> None:
-        fail_all(op.waiters, error)
-        self._settled(op)
-
-    def _watch_time(self) -> None:
-        """Look again when the oldest entry's time is over."""
-        oldest = self._in_flight.oldest
-        if self._expiry is None and oldest is not None and self._settings.send_timeout_s:
-            self._expiry = self._loop.call_at(oldest.deadline_s, self._expire)
-
-    def _expire(self) -> None:
-        self._expiry = None
-        timeout_s = self._settings.send_timeout_s
-        for op in self._in_flight.expired(self._loop.time()):
-            self._fail(
-                op,
-                OutcomeUnknown(f"no receipt within {timeout_s:g} s; it may be stored or not")
-                if op.tries
-                else Unreachable(f"not sent within {timeout_s:g} s: {self._trouble}"),
-            )
-        self._watch_time()
+        self._send_entry(entry, first, last, waiters, size, len(messages))
 
     # --- flushing and closing ----------------------------------------------------------------
 
@@ -302,19 +207,7 @@ class TopicProducer(Attachment):
         self._close_batch()
         if len(self._in_flight) == 0:
             return
-        settled = self._loop.create_future()
-        self._flushing.append((self.next_sequence_id, settled))
-        await settled
-
-    def _wake_flushing(self) -> None:
-        oldest = self._in_flight.oldest
-        waiting = []
-        for before, settled in self._flushing:
-            if oldest is not None and oldest.sequence_id < before:
-                waiting.append((before, settled))
-            elif not settled.done():
-                settled.set_result(None)
-        self._flushing = waiting
+        await self._flushes.until(self.next_sequence_id)
 
     def gave_up(self, error: Exception) -> None:
         """See `Attachment.gave_up`."""
@@ -397,3 +290,8 @@ class TopicProducer(Attachment):
             self._topic_epoch = answer.topic_epoch
         self.connection = connection
         self._pump()
+
+
+def _check_number(sequence_id: int, last: int) -> None:
+    if sequence_id <= last:
+        raise InputError(f"sequence_id {sequence_id} is not above the last one, {last}")

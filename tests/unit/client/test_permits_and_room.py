@@ -162,3 +162,25 @@ def test_an_entry_comes_again_for_any_of_its_messages() -> None:
     later.drop(MessageId(1, 1, -1, 1, 3))
     assert later.take(1.0) == [Position(1, 1)]
     assert len(later) == 0
+
+
+async def test_who_wants_room_for_many_is_not_overtaken_by_one() -> None:
+    room = Room(10, MIB)
+    assert room.try_take(100, 8)
+    many = asyncio.ensure_future(room.take(100, 3))
+    await asyncio.sleep(0)
+    assert not many.done()
+    assert not room.try_take(1)
+    room.give_back(8, 100)
+    await many
+    assert (room.messages, room.bytes) == (3, 100)
+    assert room.try_take(1, 7)
+    assert not room.try_take(1)
+
+
+async def test_more_than_all_the_room_comes_when_it_is_empty() -> None:
+    room = Room(2, MIB)
+    await room.take(100, 50)
+    assert not room.try_take(1)
+    room.give_back(50, 100)
+    assert (room.messages, room.bytes) == (0, 0)

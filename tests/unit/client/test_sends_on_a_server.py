@@ -7,6 +7,8 @@ import pytest
 from served_client import TOPIC, served
 
 from anabranch.client import Batching, BrokerRefused, Client, MessageId, Producer
+from anabranch.client.packing import Outgoing
+from anabranch.client.producer import TopicProducer
 from anabranch.errors import (
     AlreadyClosed,
     ConfigError,
@@ -47,6 +49,62 @@ async def test_a_batch_leaves_at_its_first_bound() -> None:
         by_turn = await client.producer(TOPIC, batching=Batching(delay_s=0))
         answers = [await by_turn.send_soon(b"x") for _ in range(7)]
         assert {(await answer).batch_size for answer in answers} == {7}
+
+
+def numbered(*numbers: int) -> list[Outgoing]:
+    return [Outgoing(b"%d" % n, "key", None, None, None, n) for n in numbers]
+
+
+async def test_messages_sent_together_are_one_entry_with_one_answer() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, batching=Batching(messages_max=2, delay_s=60))
+        assert isinstance(producer, TopicProducer)
+        before = await producer.send_soon(b"before")
+        together = await producer.send_together(numbered(3, 5, 9))
+        assert producer.next_sequence_id == 10
+        after = await producer.send_soon(b"after")
+        await producer.flush()
+        places = [(await answer).position.entry_id for answer in (before, together, after)]
+        assert places == [0, 1, 2]
+        assert (await together).batch_size == 3
+        assert await values_of(client, 5) == [b"before", b"3", b"5", b"9", b"after"]
+
+
+async def test_what_cannot_go_together_is_refused_and_nothing_is_sent() -> None:
+    async with served(max_message_bytes=20_000) as (_, client):
+        producer = await client.producer(TOPIC, pending_messages_max=4)
+        assert isinstance(producer, TopicProducer)
+        wrong = [
+            [],
+            numbered(1, 1),
+            numbered(2, 1),
+            [*numbered(1), Outgoing(b"", None, None, None, -5, 2)],
+            [*numbered(1), Outgoing(b"", None, None, None, None, 2, deliver_at_ms=5)],
+            [Outgoing(bytes(9_000), None, None, None, None, n) for n in range(3)],
+        ]
+        for messages in wrong:
+            with pytest.raises(InputError):
+                await producer.send_together(messages)
+            assert producer.next_sequence_id == 0
+        # All the room is there again.
+        async with asyncio.timeout(5):
+            await (await producer.send_together(numbered(0, 1, 2, 3)))
+        assert await values_of(client, 4) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_messages_sent_together_wait_for_room_and_fail_together() -> None:
+    async with served() as (_, client):
+        producer = await client.producer(TOPIC, pending_messages_max=5, send_timeout_s=0.2)
+        assert isinstance(producer, TopicProducer)
+        silence(producer)
+        first = await producer.send_together(numbered(0, 1, 2))
+        second = asyncio.ensure_future(producer.send_together(numbered(3, 4, 5)))
+        await asyncio.sleep(0.05)
+        assert not second.done(), "six messages have no room where five may wait"
+        with pytest.raises(Unreachable):
+            await first
+        with pytest.raises(Unreachable):
+            await (await second)
 
 
 async def test_a_message_beyond_the_bytes_of_a_batch_goes_alone_and_in_its_place() -> None:

@@ -243,6 +243,28 @@ def test_a_task_that_is_tried_again_goes_on_behind_what_is_stored(once):
     assert stored(once, topic) == [b"%03d" % number for number in range(12)]
 
 
+def test_rows_of_any_size_go_out_together_and_in_order(once, monkeypatch):
+    monkeypatch.setattr(publishing, "SINK_BATCH_BYTES", 2000)
+    monkeypatch.setattr(publishing, "SINK_BATCH_MESSAGES", 7)
+    monkeypatch.setattr(publishing, "SINK_GATHERED_BYTES", 3000)
+    once.ask("PUT", "persistent/public/once/sizes/partitions", b"3")
+    for part in range(3):
+        keep(once, f"sizes-partition-{part}")
+    sizes = [1, 5000, 10, 10, 1900, 300] + [20] * 60 + [4000]
+    values = [b"%03d" % number + bytes(size) for number, size in enumerate(sizes)]
+    rows = pa.RecordBatch.from_pydict(
+        {"value": values, "partition": [min(number % 5, 2) for number in range(len(values))]},
+        schema=_schema(["value", "partition"]),
+    )
+    writing = Publishing(Options(once.options(topic="public/once/sizes")))
+    assert writing.send("sizes", 0, 0, publishing_rows(rows)) == len(values)
+    for part in range(3):
+        wanted = [value for number, value in enumerate(values) if min(number % 5, 2) == part]
+        assert once.values(topic=f"public/once/sizes-partition-{part}") == wanted
+    found = once.rows(topic="public/once/sizes-partition-2")
+    assert max(row["position"]["batch"] for row in found) == 6
+
+
 def test_a_topic_that_keeps_duplicates_is_refused_before_anything_is_sent(once, tmp_path):
     once.fill("doubles", [b"first"])
     writer = sink(once, tmp_path, topic="doubles")
