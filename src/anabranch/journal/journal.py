@@ -271,12 +271,10 @@ class Journal:
     def _written(self, error: OSError | None) -> None:
         if not self._in_flight:
             return  # the write before this one failed, and with it all that followed
-        group = self._in_flight.popleft()
         if error is not None:
-            self._queue.extendleft((*reversed(self._in_flight), group))
-            self._in_flight.clear()
-            self._fail(f"writing {self.files.path(group.segment)}", error)
+            self._fail(f"writing {self.files.path(self._in_flight[0].segment)}", error)
             return
+        group = self._in_flight.popleft()
         self._unmarked = bool(group.dones)
         if group.sync:
             self._durable = (group.segment, group.end)
@@ -303,7 +301,8 @@ class Journal:
         over = StoreFailed(f"the journal in {self._folder} has failed while {reason}")
         over.__cause__ = error
         self._failure = over
-        doomed = list(self._queue)
+        doomed = [*self._in_flight, *self._queue]
+        self._in_flight.clear()
         self._queue.clear()
         for group in doomed:
             told = reason if isinstance(reason, DiskFull) and group is doomed[0] else over
@@ -332,6 +331,8 @@ class Journal:
         self.files.write_to(segment, file)
 
     def _next_is_ready(self) -> None:
+        if self._next.broken is not None and self._failure is None:
+            self._fail(f"creating {self.files.path(self._file_segment + 1)}", self._next.broken)
         self._flush()
         self._progress.wake()
 

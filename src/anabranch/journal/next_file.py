@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from anabranch.journal.files import SegmentFiles
+from anabranch.errors import DiskFull
+from anabranch.journal.files import SegmentFiles, storage_error
 from anabranch.runtime.disk import DiskFile
 from anabranch.runtime.tasks import Tasks
 
@@ -18,6 +19,13 @@ class NextFile:
         self._file: DiskFile | None = None
         self.is_being_made = False
         self.failure: OSError | None = None
+
+    @property
+    def broken(self) -> OSError | None:
+        """Why making it failed, unless that was for lack of room: room may be made meanwhile."""
+        if self.failure is None or isinstance(storage_error("", self.failure), DiskFull):
+            return None
+        return self.failure
 
     def prepare(self, segment: int) -> None:
         """Begin to make the file; nothing happens if that was begun before."""

@@ -65,3 +65,10 @@ async def unproven_tail_is_cut(*args: Any, **options: Any) -> Recovered:
 def damaged_record_is_served(data: memoryview, _seed: int) -> memoryview:
     """Reading does not look at the checksum."""
     return data[RECORD_HEADER_BYTES:]
+
+
+@planted("next_segment_fails_later", target="anabranch.journal.journal:Journal._next_is_ready")
+def next_segment_fails_later(self: Journal) -> None:
+    """A failed sync of the coming segment is not looked at until that segment is needed."""
+    self._flush()
+    self._progress.wake()
