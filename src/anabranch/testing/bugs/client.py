@@ -10,9 +10,9 @@ from anabranch.client.batch_acks import BatchAcks
 from anabranch.client.connection import BrokerConnection
 from anabranch.client.consumer import TopicConsumer
 from anabranch.client.credentials import Token
+from anabranch.client.entry_sender import EntrySender
 from anabranch.client.in_flight import InFlight
 from anabranch.client.message import EARLIEST, MessageId
-from anabranch.client.producer import TopicProducer
 from anabranch.client.room import Room
 from anabranch.errors import OutcomeUnknown, Unreachable
 from anabranch.ids import Position
@@ -29,8 +29,8 @@ def sdk_sends_again_behind_the_rest(self: InFlight[Any]) -> None:
     self._sent.clear()
 
 
-@planted("sdk_calls_unknown_unsent", target="anabranch.client.producer:TopicProducer._expire")
-def sdk_calls_unknown_unsent(self: TopicProducer) -> None:
+@planted("sdk_calls_unknown_unsent", target="anabranch.client.entry_sender:EntrySender._expire")
+def sdk_calls_unknown_unsent(self: EntrySender) -> None:
     """A send without an answer is reported as if it had never left."""
     self._expiry = None
     for op in self._in_flight.expired(self._loop.time()):

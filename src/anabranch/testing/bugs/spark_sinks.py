@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from pyspark_anabranch.writers import Publishing, StagedBatchWriter, StagedStreamWriter
 
 
-@planted("spark_forgets_event_times", target="pyspark_anabranch.publishing:_Sender.send")
-async def spark_forgets_event_times(
-    self: Any, target: TopicName, row: SinkRow, number: int
-) -> None:
+@planted("spark_forgets_event_times", target="pyspark_anabranch.publishing:_Lane.add")
+def spark_forgets_event_times(self: Any, row: SinkRow, number: int) -> int:
     """Messages are sent without their event time."""
     row = row._replace(event_time_ms=None)
-    await original("spark_forgets_event_times")(self, target, row, number)
+    size: int = original("spark_forgets_event_times")(self, row, number)
+    return size
 
 
 @planted(
@@ -51,7 +50,7 @@ def spark_shows_rows_before_the_commit(self: StagedStreamWriter, iterator: Itera
     return original("spark_shows_rows_before_the_commit")(self, iter(batches))
 
 
-@planted("spark_numbers_rows_anew", target="pyspark_anabranch.publishing:_Sender._opened")
+@planted("spark_numbers_rows_anew", target="pyspark_anabranch.publishing:_Sender.open_lane")
 async def spark_numbers_rows_anew(self: Any, target: TopicName) -> Any:
     """Rows are sent again under a name of their own each time."""
     self._name = f"{self._name}-{self._client.runtime.entropy.token_hex(4)}"
