@@ -34,12 +34,12 @@ test-peers: $(STAMP) servers ## the tests that need real servers from Maven or G
 test-again: $(STAMP) ## ask the few tests that failed once more, alone
 	$(BIN)/python -m anabranch.testing.second_chance
 
-check: $(STAMP) ## style, types, layers, tidiness: seconds
+check: $(STAMP) ## style, types, layers, tidiness, targets of planted bugs: seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) tests/architecture -q
+	$(PYTEST) tests/architecture tests/unit/testing/test_planted_bugs.py -q -n 2
 
 sim: $(STAMP) ## simulate: make sim [SCENARIO=name] [SEEDS=50] [SEED=n replays one]
 	$(BIN)/python -m anabranch.testing.simulate $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50))
