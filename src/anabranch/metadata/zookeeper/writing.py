@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
+    AnabranchError,
     BadVersion,
     ConflictError,
     Fenced,
@@ -76,8 +77,9 @@ class Writer:
         if version.epoch != EPOCH or not 0 <= version.native < _NATIVE_END:
             return await self._stat(path), False
         for fresh in (False, True):
-            if fresh:
-                await self._client.sync()  # this server may lag behind what the caller has seen
+            if fresh or self._turns.in_doubt():
+                # This server may lag behind what the caller has seen, and what it has sent.
+                await self._turns.settle(self._client.sync)
             stat = await self._stat(path)
             if stat and (stat.czxid, stat.version) == (version.life, version.native):
                 return stat, True
@@ -257,14 +259,21 @@ class Writer:
             path = self._client.local(made)
             assert path is not None
             if put.indexes:
-                # Its path was not known before: the keys follow, by a write of the same value.
-                version = Version(EPOCH, stat.version, stat.czxid)
-                again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
-                return await self._put_over(again, version, session)
+                return await self._give_keys(path, put, stat, session)
             return self._seen(path, stat)
         raise ConflictError(
             f"others change {parent_of(put.path)} all the time: nothing was written"
         )
+
+    async def _give_keys(self, path: str, put: Put, made: ZStat, session: int | None) -> Stat:
+        """Its path was not known before: the keys follow, by a write of the same value."""
+        version = Version(EPOCH, made.version, made.czxid)
+        again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
+        try:
+            return await self._put_over(again, version, session)
+        except AnabranchError as error:
+            # Whatever that is called, it does not mean that nothing was written.
+            raise OutcomeUnknown(f"{path} was made, its index keys were not: {error}") from error
 
     async def _pass_over(self, parent: str, guard: Guard | None) -> None:
         """Let the next sequential child get the number after next: the next name is taken."""

@@ -1,7 +1,8 @@
 """Planted bugs of the metadata store on ZooKeeper."""
 
-from anabranch.metadata.store import Guard, Version
+from anabranch.metadata.store import Guard, Put, Stat, Version
 from anabranch.metadata.zookeeper import jute
+from anabranch.metadata.zookeeper.naming import EPOCH
 from anabranch.metadata.zookeeper.replies import ZStat
 from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.testing.planted import planted
@@ -22,6 +23,16 @@ async def guard_is_not_looked_at_again(self: Writer, guard: Guard) -> bool:
     """A guard that was made anew with the same number passes for the old one."""
     del self, guard
     return True
+
+
+@planted("node_without_keys_counts_as_refused", target=f"{_WRITER}._give_keys")
+async def node_without_keys_counts_as_refused(
+    self: Writer, path: str, put: Put, made: ZStat, session: int | None
+) -> Stat:
+    """A sequential node that was made, and got no keys, is told to be refused."""
+    version = Version(EPOCH, made.version, made.czxid)
+    again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
+    return await self._put_over(again, version, session)
 
 
 @planted("lengths_are_believed", target="anabranch.metadata.zookeeper.jute:Reader.buffer")
