@@ -79,9 +79,18 @@ class IndexNodes:
         try:
             await self._client.create(INDEX_ROOT, b"", acl=self._client.new_acl)
         except Refusal as refusal:
-            if refusal.code != Code.NODE_EXISTS:
+            # Rights are looked at before whether there is anything to be made.
+            if refusal.code == Code.NO_AUTH:
+                await self._check_there(refusal)
+            elif refusal.code != Code.NODE_EXISTS:
                 raise
         self._rooted = True
+
+    async def _check_there(self, refusal: Refusal) -> None:
+        try:
+            await self._client.exists(INDEX_ROOT)
+        except Refusal:
+            raise refusal from None
 
     async def find(
         self, index: str, first: str, last: str | None

@@ -171,13 +171,13 @@ class Writer:
                 found = await self._set(put, session)
                 if found is not None:
                     return found
-            create_first = False
             if put.path != ROOT:
-                found = await self._create(put, session)
+                found = await self._create(put, session, may_be_there=create_first)
                 if found is not None:
                     return found
                 if put.expected is ABSENT:
                     raise BadVersion(put.path, "it exists already")
+            create_first = False
         raise ConflictError(f"others make and remove {put.path} all the time: nothing was written")
 
     def _check_size(self, put: Put) -> None:
@@ -221,8 +221,13 @@ class Writer:
                 raise
             return self._seen(put.path, stat)
 
-    async def _create(self, put: Put, session: int | None) -> Stat | None:
-        """Make the node and what is missing above it; None if it is there."""
+    async def _create(
+        self, put: Put, session: int | None, *, may_be_there: bool = False
+    ) -> Stat | None:
+        """Make the node and what is missing above it; None if it is there.
+
+        If nobody looked, `may_be_there`: who may write a node need not be allowed to make it.
+        """
         flag = Flag.EPHEMERAL if put.ephemeral else Flag.PERSISTENT
         request = self._client.op_create(put.path, put.value, flag, self.acl)
         made_parents = False
@@ -234,6 +239,8 @@ class Writer:
                 continue
             except Refusal as refusal:
                 if refusal.code == Code.NODE_EXISTS:
+                    return None
+                if refusal.code == Code.NO_AUTH and may_be_there and put.expected is ANY:
                     return None
                 if refusal.code != Code.NO_NODE or made_parents:
                     raise
@@ -298,10 +305,17 @@ class Writer:
         )
         for parent, outcome in zip(above, made, strict=True):
             if isinstance(outcome, Refusal):
-                if outcome.code != Code.NODE_EXISTS:
+                if not await self._is_there(parent, outcome):
                     raise meaning(outcome, parent)
             elif isinstance(outcome, BaseException):
                 raise outcome
+
+    async def _is_there(self, path: str, refusal: Refusal) -> bool:
+        """Whether a node was not made because there is one."""
+        if refusal.code == Code.NO_AUTH:
+            # Rights are looked at before whether there is anything to be made.
+            return await self._stat(path) is not None
+        return refusal.code == Code.NODE_EXISTS
 
     def _seen(self, path: str, stat: ZStat) -> Stat:
         return stat_of(path, stat, self._client.link.session.number)

@@ -3,9 +3,9 @@
 from anabranch.metadata.store import Guard, Put, Stat, Version
 from anabranch.metadata.zookeeper import jute
 from anabranch.metadata.zookeeper.naming import EPOCH
-from anabranch.metadata.zookeeper.replies import ZStat
+from anabranch.metadata.zookeeper.replies import Code, Refusal, ZStat
 from anabranch.metadata.zookeeper.writing import Writer
-from anabranch.testing.planted import planted
+from anabranch.testing.planted import original, planted
 
 _WRITER = "anabranch.metadata.zookeeper.writing:Writer"
 
@@ -33,6 +33,23 @@ async def node_without_keys_counts_as_refused(
     version = Version(EPOCH, made.version, made.czxid)
     again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
     return await self._put_over(again, version, session)
+
+
+@planted("zk_refused_parents_are_missing", target=f"{_WRITER}._is_there")
+async def zk_refused_parents_are_missing(self: Writer, path: str, refusal: Refusal) -> bool:
+    """Who may make nothing at the top of a tree can make no parents deep in it."""
+    del self, path
+    return refusal.code == Code.NODE_EXISTS
+
+
+@planted("zk_batches_must_make_nodes", target=f"{_WRITER}._create")
+async def zk_batches_must_make_nodes(
+    self: Writer, put: Put, session: int | None, *, may_be_there: bool = False
+) -> Stat | None:
+    """In a batch, a node that is there is written only by who could make it."""
+    del may_be_there
+    stat: Stat | None = await original("zk_batches_must_make_nodes")(self, put, session)
+    return stat
 
 
 @planted("lengths_are_believed", target="anabranch.metadata.zookeeper.jute:Reader.buffer")
