@@ -1,9 +1,12 @@
 """Planted bugs of the metadata store on ZooKeeper."""
 
+from typing import Any
+
 from anabranch.metadata.store import Guard, Put, Stat, Version
 from anabranch.metadata.zookeeper import jute
 from anabranch.metadata.zookeeper.naming import EPOCH
 from anabranch.metadata.zookeeper.replies import Code, Refusal, ZStat
+from anabranch.metadata.zookeeper.walking import Walk
 from anabranch.metadata.zookeeper.writing import Writer
 from anabranch.testing.planted import original, planted
 
@@ -50,6 +53,13 @@ async def zk_batches_must_make_nodes(
     del may_be_there
     stat: Stat | None = await original("zk_batches_must_make_nodes")(self, put, session)
     return stat
+
+
+@planted("zk_pages_stay_too_large", target="anabranch.metadata.zookeeper.walking:Walk._shrink")
+def zk_pages_stay_too_large(self: Walk[Any]) -> bool:
+    """Large nodes that follow small ones are too much for one answer, and that is the end."""
+    del self
+    return False
 
 
 @planted("lengths_are_believed", target="anabranch.metadata.zookeeper.jute:Reader.buffer")
