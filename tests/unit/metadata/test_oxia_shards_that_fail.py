@@ -59,3 +59,31 @@ async def test_search_by_index_says_that_a_shard_is_away(
     fail_one(monkeypatch, "/List")
     with pytest.raises(Unreachable, match="this one is away"):
         _ = [node async for node in store.scan_index("i")]
+
+
+async def test_changes_that_end_too_early_are_not_all(
+    cluster: StandIn, store: OxiaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that goes may end what it tells of changes without an error."""
+    began = await store.revision()
+    for number in range(4):
+        await store.put(f"/n{number}", b"")
+    later = await OxiaStore.open(cluster.runtime(), URL, session_timeout_s=6)
+    stream = StandInChannel.stream
+
+    async def nothing() -> AsyncIterator[bytes]:
+        for data in ():
+            yield data
+
+    def ended(self: StandInChannel, method: str, message: bytes) -> StandInReplies:
+        if method.endswith("/GetNotifications"):
+            return StandInReplies(nothing())
+        return stream(self, method, message)
+
+    monkeypatch.setattr(StandInChannel, "stream", ended)
+    with pytest.raises(Unreachable, match="broke off"):
+        _ = [event async for event in later.changed_since(began)]
+    monkeypatch.undo()
+    found = {event.path async for event in later.changed_since(began)}
+    assert found == {f"/n{number}" for number in range(4)}
+    await later.close()
