@@ -62,6 +62,12 @@ def zk_pages_stay_too_large(self: Walk[Any]) -> bool:
     return False
 
 
+@planted("zk_unreadable_keys_are_none", target="anabranch.metadata.zookeeper.indexing:_check_gone")
+def zk_unreadable_keys_are_none(refusal: Refusal, path: str) -> None:
+    """A node whose index keys may not be read has none, in an export as in a search."""
+    del refusal, path
+
+
 @planted("lengths_are_believed", target="anabranch.metadata.zookeeper.jute:Reader.buffer")
 def lengths_are_believed(self: jute.Reader) -> bytes:
     """A value is as long as its server says, whether the bytes are there or not."""
