@@ -10,6 +10,7 @@ import pytest
 
 from anabranch import limits
 from anabranch.errors import (
+    AnabranchError,
     ConfigError,
     InputError,
     OutcomeUnknown,
@@ -17,7 +18,7 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.metadata.factory import open_store
-from anabranch.metadata.store import ABSENT, EventKind, Guard, IndexKey, SessionEvent
+from anabranch.metadata.store import ABSENT, EventKind, Guard, IndexKey, Put, SessionEvent
 from anabranch.metadata.zookeeper.replies import Acl
 from anabranch.metadata.zookeeper.requests import Flag
 from anabranch.metadata.zookeeper.store import ZooKeeperStore
@@ -299,6 +300,28 @@ async def test_locked_nodes_need_the_password(url: str, ensemble: ZooKeeper) -> 
     assert node.value == b"x"
     await stranger.close()
     await owner.close()
+
+
+@pytest.mark.goal("core.M13", part="zookeeper")
+async def test_who_owns_a_part_of_the_tree_needs_no_rights_above_it(
+    store: ZooKeeperStore, url: str
+) -> None:
+    closed, ours = [Acl(1, "world", "anyone")], [Acl(31, "world", "anyone")]
+    await store.client.create("/closed", b"", acl=closed)
+    for path in ("/part", "/part/there"):
+        await store.client.create(path, b"", acl=ours)
+    await store.client.set_acl("/", closed)
+    await store.put("/part/a/b/c", b"1")
+    await store.client.set_acl("/part", closed)
+    (outcome,) = await store.batch([Put("/part/there", b"1")])
+    assert not isinstance(outcome, AnabranchError)
+    assert await store.children("/part") == ["a", "there"]
+    with pytest.raises(InputError, match=r"/closed/a: .*ACL"):
+        await store.put("/closed/a", b"1")
+    below = await open_store(f"{url}/part/a/new", real_runtime())
+    await below.put("/x", b"1")
+    await below.close()
+    assert await store.exists("/part/a/new/x")
 
 
 @pytest.mark.goal("core.M13", part="zookeeper")

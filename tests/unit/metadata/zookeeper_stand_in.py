@@ -59,6 +59,8 @@ class StandIn:
     greeting: bytes | None = None
     """Sent instead of a welcome."""
     accepts: bool = True
+    closed: set[str] = field(default_factory=set)
+    """Nodes below which nobody may make others."""
 
     def runtime(self) -> Runtime:
         """The doors, with this server behind the network's."""
@@ -136,10 +138,12 @@ class StandIn:
         value = reader.buffer()
         acl = tuple((reader.integer(), reader.text(), reader.text()) for _ in range(reader.count()))
         owner = session if reader.integer() in (Flag.EPHEMERAL, Flag.EPHEMERAL_SEQUENTIAL) else 0
-        if path in self.nodes:
-            raise Refused(Code.NODE_EXISTS)
         if (parent := path.rpartition("/")[0] or "/") not in self.nodes:
             raise Refused(Code.NO_NODE)
+        if parent in self.closed:
+            raise Refused(Code.NO_AUTH)
+        if path in self.nodes:
+            raise Refused(Code.NODE_EXISTS)
         self.nodes[parent].creates += 1
         self.nodes[path] = Znode(value, self.zxid, self.zxid, owner, acl=acl)
         return jute.text(path) + self.stat(path)

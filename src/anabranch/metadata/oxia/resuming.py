@@ -25,6 +25,9 @@ async def events_between(feed: Feed, since: Position) -> list[Event] | None:
 
     Shard after shard: between shards there is no order, but each point on the way is a position
     from which one can go on.
+
+    Raises:
+        CallFailed: if a server is away before it has told all of them.
     """
     end = feed.begin_position
     if any(there > here for there, here in zip(since.offsets, end.offsets, strict=True)):
@@ -60,7 +63,9 @@ async def _shard_events(
     stream = link.stream("GetNotifications", request, pb.NotificationBatch)
     async with aclosing(stream) as batches:  # type: ignore[type-var]
         while offset < last_offset:
-            batch = await anext(batches)
+            batch = await anext(batches, None)
+            if batch is None:
+                raise CallFailed("UNAVAILABLE", "the server tells of no more changes")
             if batch.offset > last_offset:
                 break
             offsets = list(position.offsets)
@@ -96,7 +101,7 @@ class ResumedWatch:
             try:
                 known = self._position
                 events = None if known is None else await events_between(self._feed, known)
-            except (CallFailed, StopAsyncIteration, Unreachable):
+            except (CallFailed, Unreachable):
                 # The server is away; changes are told when it is back.
                 await asyncio.sleep(limits.METADATA_RECONNECT_DELAY_S_MAX)
                 continue

@@ -178,7 +178,7 @@ async def _merged(
             async for item in streams[0]:
                 yield 0, item
             return
-        heads = list(await asyncio.gather(*(anext(stream, None) for stream in streams)))
+        heads = await _heads(streams)
         waiting = [(order(head), place) for place, head in enumerate(heads) if head is not None]
         heapq.heapify(waiting)
         while waiting:
@@ -196,6 +196,21 @@ async def _merged(
     finally:
         for stream in streams:
             await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def _heads(streams: Sequence[AsyncIterator[T]]) -> list[T | None]:
+    """The first item of each stream; a failure of one waits for the others, which are to be ended.
+
+    Raises:
+        CallFailed: if one of them broke off.
+    """
+    first = (anext(stream, None) for stream in streams)
+    heads: list[T | None] = []
+    for head in await asyncio.gather(*first, return_exceptions=True):
+        if isinstance(head, BaseException):
+            raise head
+        heads.append(head)
+    return heads
 
 
 def _record(key: str, record: pb.GetResponse, number: int, indexes: tuple[IndexKey, ...]) -> Record:

@@ -109,10 +109,19 @@ class ZooKeeperClient:
             except OutcomeUnknown:
                 continue  # whether it was made then or now makes no difference
             except Refusal as refusal:
-                if refusal.code != Code.NODE_EXISTS:
+                # Rights are looked at before whether there is anything to be made.
+                if refusal.code == Code.NO_AUTH:
+                    await self._check_there(full, refusal)
+                elif refusal.code != Code.NODE_EXISTS:
                     raise
             return
         raise Unreachable("ZooKeeper takes connections, but ends them before it answers")
+
+    async def _check_there(self, full: str, refusal: Refusal) -> None:
+        try:
+            await self.link.call(requests.exists(full))
+        except Refusal:
+            raise refusal from None
 
     async def close(self) -> None:
         """See `Link.close`."""

@@ -16,6 +16,7 @@ from anabranch.metadata.paths import order_key
 from anabranch.metadata.store import IndexKey
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.naming import INDEX_ROOT
+from anabranch.metadata.zookeeper.refusals import meaning
 from anabranch.metadata.zookeeper.replies import Code, Refusal, ZStat, data_of
 from anabranch.metadata.zookeeper.requests import Request
 
@@ -79,9 +80,18 @@ class IndexNodes:
         try:
             await self._client.create(INDEX_ROOT, b"", acl=self._client.new_acl)
         except Refusal as refusal:
-            if refusal.code != Code.NODE_EXISTS:
+            # Rights are looked at before whether there is anything to be made.
+            if refusal.code == Code.NO_AUTH:
+                await self._check_there(refusal)
+            elif refusal.code != Code.NODE_EXISTS:
                 raise
         self._rooted = True
+
+    async def _check_there(self, refusal: Refusal) -> None:
+        try:
+            await self._client.exists(INDEX_ROOT)
+        except Refusal:
+            raise refusal from None
 
     async def find(
         self, index: str, first: str, last: str | None
@@ -108,7 +118,9 @@ class IndexNodes:
         reads = [self._client.read_value(path) for _, path in page]
         there: list[tuple[str, str, bytes, ZStat]] = []
         for (key, path), part in zip(page, await self._client.multi_read(reads), strict=True):
-            if not isinstance(part, Refusal):
+            if isinstance(part, Refusal):
+                _check_gone(part, path)
+            else:
                 there.append((key, path, *data_of(part)))
         keys_of = await self.keys_of([(path, stat.mzxid) for _, path, _, stat in there])
         found: list[tuple[str, bytes, ZStat]] = []
@@ -131,8 +143,10 @@ class IndexNodes:
             page = names[start : start + limits.METADATA_PAGE_NODES_MAX]
             reads = [self._client.read_value(f"{INDEX_ROOT}/{name}") for name in page]
             for name, part in zip(page, await self._client.multi_read(reads), strict=True):
-                if not isinstance(part, Refusal):
-                    path = unquote(name)
+                path = unquote(name)
+                if isinstance(part, Refusal):
+                    _check_gone(part, side_path(path))
+                else:
                     yield path, decode_keys(path, data_of(part)[0])
 
     async def keys_of(
@@ -146,6 +160,7 @@ class IndexNodes:
         found: list[tuple[IndexKey, ...] | None] = []
         for (path, mzxid), part in zip(written, await self._client.multi_read(reads), strict=True):
             if isinstance(part, Refusal):
+                _check_gone(part, side_path(path))
                 found.append(())
                 continue
             value, stat = data_of(part)
@@ -164,3 +179,13 @@ class IndexNodes:
             if refusal.code == Code.NO_NODE:
                 return False
             raise
+
+
+def _check_gone(refusal: Refusal, path: str) -> None:
+    """Nothing there is no keys; what may not be read could be any.
+
+    Raises:
+        AnabranchError: if it was refused for another reason than that nothing is there.
+    """
+    if refusal.code != Code.NO_NODE:
+        raise meaning(refusal, path)

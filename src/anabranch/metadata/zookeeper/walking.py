@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from anabranch import limits
-from anabranch.errors import ProtocolError
+from anabranch.errors import FrameTooLarge, ProtocolError
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.zookeeper.client import ZooKeeperClient
 from anabranch.metadata.zookeeper.naming import shown
@@ -19,6 +19,7 @@ from anabranch.metadata.zookeeper.replies import Acl, Code, Part, Refusal, ZStat
 _NODE_BYTES: Final = 100
 """What a node takes in an answer besides its value."""
 _FIRST_PAGE: Final = 64
+_SHRINKS_BY: Final = 8
 T = TypeVar("T", bytes, tuple[Acl, ...])
 Found = tuple[str, T, ZStat]
 """A node that was read: path, value and stat. Whole trees are made of it, so it is a bare tuple."""
@@ -73,17 +74,35 @@ class Walk(Generic[T]):
         taken, asked = self._begin()
         try:
             while taken:
-                nodes = await asyncio.gather(*asked[0])
-                page = self._finish(taken, nodes, await asyncio.gather(*asked[1]))
+                try:
+                    nodes = await asyncio.gather(*asked[0])
+                    names = await asyncio.gather(*asked[1])
+                except FrameTooLarge:
+                    if not self._shrink():
+                        raise
+                    _cancel(asked)
+                    self._ahead += reversed(taken)
+                    taken, asked = self._begin()
+                    continue
+                page = self._finish(taken, nodes, names)
                 taken, asked = self._begin()
                 if page:
                     # The requests go out, and are answered while the caller deals with the page.
                     await asyncio.sleep(0)
                     yield page
         finally:
-            for answers in asked:
-                for answer in answers:
-                    answer.cancel()
+            _cancel(asked)
+
+    def _shrink(self) -> bool:
+        """Whether fewer nodes can be asked for at a time, as from now on they are.
+
+        Nobody knows how large a node is before it is read, and small ones may be followed by such
+        that are too large together. The answer ended the connection.
+        """
+        if self._page_nodes == 1:
+            return False
+        self._page_nodes = max(1, self._page_nodes // _SHRINKS_BY)
+        return True
 
     def _begin(self) -> tuple[list[_Ahead[T]], _Asked[T]]:
         """Take some of what comes next, and read what is not known of it."""
@@ -194,6 +213,12 @@ class RightsWalk(Walk[tuple[Acl, ...]]):
     def _adapt(self, page_bytes: int) -> None:
         """Answers are small, whatever the nodes are like."""
         self._page_nodes = limits.METADATA_PAGE_NODES_MAX
+
+
+def _cancel(asked: _Asked[T]) -> None:
+    for answers in asked:
+        for answer in answers:
+            answer.cancel()
 
 
 def _check_gone(part: Part | tuple[tuple[Acl, ...], ZStat], path: str) -> None:

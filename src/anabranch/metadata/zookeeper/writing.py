@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import (
+    AnabranchError,
     BadVersion,
     ConflictError,
     Fenced,
@@ -76,8 +77,9 @@ class Writer:
         if version.epoch != EPOCH or not 0 <= version.native < _NATIVE_END:
             return await self._stat(path), False
         for fresh in (False, True):
-            if fresh:
-                await self._client.sync()  # this server may lag behind what the caller has seen
+            if fresh or self._turns.in_doubt():
+                # This server may lag behind what the caller has seen, and what it has sent.
+                await self._turns.settle(self._client.sync)
             stat = await self._stat(path)
             if stat and (stat.czxid, stat.version) == (version.life, version.native):
                 return stat, True
@@ -169,13 +171,13 @@ class Writer:
                 found = await self._set(put, session)
                 if found is not None:
                     return found
-            create_first = False
             if put.path != ROOT:
-                found = await self._create(put, session)
+                found = await self._create(put, session, may_be_there=create_first)
                 if found is not None:
                     return found
                 if put.expected is ABSENT:
                     raise BadVersion(put.path, "it exists already")
+            create_first = False
         raise ConflictError(f"others make and remove {put.path} all the time: nothing was written")
 
     def _check_size(self, put: Put) -> None:
@@ -219,8 +221,13 @@ class Writer:
                 raise
             return self._seen(put.path, stat)
 
-    async def _create(self, put: Put, session: int | None) -> Stat | None:
-        """Make the node and what is missing above it; None if it is there."""
+    async def _create(
+        self, put: Put, session: int | None, *, may_be_there: bool = False
+    ) -> Stat | None:
+        """Make the node and what is missing above it; None if it is there.
+
+        If nobody looked, `may_be_there`: who may write a node need not be allowed to make it.
+        """
         flag = Flag.EPHEMERAL if put.ephemeral else Flag.PERSISTENT
         request = self._client.op_create(put.path, put.value, flag, self.acl)
         made_parents = False
@@ -232,6 +239,8 @@ class Writer:
                 continue
             except Refusal as refusal:
                 if refusal.code == Code.NODE_EXISTS:
+                    return None
+                if refusal.code == Code.NO_AUTH and may_be_there and put.expected is ANY:
                     return None
                 if refusal.code != Code.NO_NODE or made_parents:
                     raise
@@ -257,14 +266,21 @@ class Writer:
             path = self._client.local(made)
             assert path is not None
             if put.indexes:
-                # Its path was not known before: the keys follow, by a write of the same value.
-                version = Version(EPOCH, stat.version, stat.czxid)
-                again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
-                return await self._put_over(again, version, session)
+                return await self._give_keys(path, put, stat, session)
             return self._seen(path, stat)
         raise ConflictError(
             f"others change {parent_of(put.path)} all the time: nothing was written"
         )
+
+    async def _give_keys(self, path: str, put: Put, made: ZStat, session: int | None) -> Stat:
+        """Its path was not known before: the keys follow, by a write of the same value."""
+        version = Version(EPOCH, made.version, made.czxid)
+        again = Put(path, put.value, version, indexes=put.indexes, guard=put.guard)
+        try:
+            return await self._put_over(again, version, session)
+        except AnabranchError as error:
+            # Whatever that is called, it does not mean that nothing was written.
+            raise OutcomeUnknown(f"{path} was made, its index keys were not: {error}") from error
 
     async def _pass_over(self, parent: str, guard: Guard | None) -> None:
         """Let the next sequential child get the number after next: the next name is taken."""
@@ -289,10 +305,17 @@ class Writer:
         )
         for parent, outcome in zip(above, made, strict=True):
             if isinstance(outcome, Refusal):
-                if outcome.code != Code.NODE_EXISTS:
+                if not await self._is_there(parent, outcome):
                     raise meaning(outcome, parent)
             elif isinstance(outcome, BaseException):
                 raise outcome
+
+    async def _is_there(self, path: str, refusal: Refusal) -> bool:
+        """Whether a node was not made because there is one."""
+        if refusal.code == Code.NO_AUTH:
+            # Rights are looked at before whether there is anything to be made.
+            return await self._stat(path) is not None
+        return refusal.code == Code.NODE_EXISTS
 
     def _seen(self, path: str, stat: ZStat) -> Stat:
         return stat_of(path, stat, self._client.link.session.number)

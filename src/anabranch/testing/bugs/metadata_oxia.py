@@ -1,8 +1,8 @@
 """Planted bugs of the metadata store on Oxia."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypeVar
 
 from anabranch.errors import StoreFailed
 from anabranch.generated import oxia_client_pb2 as pb
@@ -15,6 +15,7 @@ from anabranch.metadata.oxia.shard import ShardLink
 from anabranch.runtime.channels import Channel, Exchange
 from anabranch.testing.planted import planted
 
+T = TypeVar("T")
 _LINK = "anabranch.metadata.oxia.shard:ShardLink"
 
 
@@ -95,3 +96,12 @@ async def export_lists_index_keys_once(self: ExportedIndexes, path: str) -> None
 async def export_forgets_counts(self: ExportedCounts, paths: Sequence[str]) -> list[int]:
     """Counts that there was no room for are left out."""
     return [self.take(path) for path in paths]
+
+
+@planted(
+    "oxia_first_failure_leaves_the_rest",
+    target="anabranch.metadata.oxia.scanning:_heads",
+)
+async def oxia_first_failure_leaves_the_rest(streams: Sequence[AsyncIterator[T]]) -> list[T | None]:
+    """When a shard fails, nobody waits for the others, and they cannot be ended."""
+    return list(await asyncio.gather(*(anext(stream, None) for stream in streams)))

@@ -29,6 +29,13 @@ def zk_removals_side_by_side(self: Turns, path: str) -> Any:
     return nullcontext()
 
 
+@planted("zk_doubt_is_forgotten", target="anabranch.metadata.zookeeper.turns:Turns.in_doubt")
+def zk_doubt_is_forgotten(self: Turns) -> bool:
+    """After a removal of unknown outcome, what any server shows is believed."""
+    del self
+    return False
+
+
 @planted(
     "zk_watches_are_not_put_back",
     target="anabranch.metadata.zookeeper.connection:ServerConnection.rearm",
