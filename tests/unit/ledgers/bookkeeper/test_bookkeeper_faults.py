@@ -279,6 +279,25 @@ async def test_a_writer_that_could_not_close_its_ledger_is_not_kept(
     await store.close()
 
 
+async def test_a_writer_that_its_owner_has_let_go_of_is_not_kept(bench: LoopbackCluster) -> None:
+    """As one of a ledger of which it is not known whether anything names it."""
+    store = await bench.store(replace(SETTINGS, explicit_lac_s=0))
+    writer = await store.create(1)
+    results: list[Exception | None] = []
+    writer.append(b"kept", lambda _, error: results.append(error))
+    kept = weakref.ref(writer)
+    del writer
+    await until(lambda: results)
+    assert results == [None], "what is under way goes on"
+
+    def is_gone() -> bool:
+        gc.collect()
+        return kept() is None
+
+    await until(is_gone)  # not at once: the last bookie may still have to answer
+    assert await payloads_of(await store.open(1)) == [b"kept"]
+
+
 async def test_a_ledger_that_could_not_be_closed_can_be_closed_later(
     bench: LoopbackCluster,
 ) -> None:
