@@ -23,7 +23,7 @@ public class LedgersOfBoth {
                 System.out.println("read " + named[0] + " " + payload);
             }
         }
-        for (String name : new String[] {"CRC32C", "CRC32", "MAC", "OPEN"}) {
+        for (String name : new String[] {"CRC32C", "CRC32", "MAC", "DUMMY", "OPEN"}) {
             String digest = name.equals("OPEN") ? "CRC32C" : name;
             LedgerHandle ledger = client.createLedger(3, 2, 2, BookKeeper.DigestType.valueOf(digest), PASSWORD);
             for (int number = 0; number < 20; number++) {

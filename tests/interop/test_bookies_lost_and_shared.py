@@ -211,7 +211,12 @@ async def test_the_shell_fences_our_writer(
     assert description.length_bytes == len(b"onetwothree")
 
 
-JAVA_NAMES = {"CRC32C": DigestType.CRC32C, "CRC32": DigestType.CRC32, "MAC": DigestType.HMAC}
+JAVA_NAMES = {
+    "CRC32C": DigestType.CRC32C,
+    "CRC32": DigestType.CRC32,
+    "MAC": DigestType.HMAC,
+    "DUMMY": DigestType.DUMMY,
+}
 
 
 @pytest.mark.goal("core.L5", part="Java client reads ours")

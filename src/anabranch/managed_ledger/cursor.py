@@ -18,8 +18,8 @@ from anabranch.errors import (
     CursorTooLarge,
     Fenced,
     InputError,
+    NotFound,
     OutcomeUnknown,
-    StorageError,
 )
 from anabranch.ids import Position
 from anabranch.ledgers.stamps import is_reserved
@@ -303,14 +303,18 @@ class Cursor:
 
         Raises:
             Fenced: if another owner has it.
-            StorageError: if the store cannot remove it; it goes on.
+            NotFound: if somebody else removed it.
+            OutcomeUnknown: if it may be gone.
+            AnabranchError: if the store cannot remove it now; it goes on.
         """
         assert self._stored is not None, "a cursor in memory has nothing to delete"
         self.stop(AlreadyClosed(f"cursor {self.name} was deleted"))
         await self._last_write()
         try:
             await self._stored.delete()
-        except StorageError:
+        except (Fenced, NotFound, OutcomeUnknown):
+            raise
+        except AnabranchError:
             # It is still there, and so somebody may go on using it.
             self._error = None
             if self._changes > self._durable_changes:

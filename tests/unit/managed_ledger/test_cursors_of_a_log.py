@@ -9,12 +9,15 @@ import pytest
 from anabranch import limits
 from anabranch.errors import (
     AlreadyClosed,
+    AnabranchError,
     Fenced,
     InputError,
     InvalidName,
     NotFound,
     OutcomeUnknown,
+    SessionExpired,
     StorageError,
+    Unreachable,
 )
 from anabranch.ids import EARLIEST, Position, encode_segment
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig
@@ -316,8 +319,12 @@ async def test_delete_cursor_is_durable_and_frees_ledgers(
     assert (await world.open(SMALL)).cursors == {}
 
 
+@pytest.mark.parametrize("why", [StorageError, Unreachable, SessionExpired])
 async def test_cursor_that_could_not_be_deleted_goes_on(
-    world: World, append_all: AppendAll, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    append_all: AppendAll,
+    monkeypatch: pytest.MonkeyPatch,
+    why: type[AnabranchError],
 ) -> None:
     ledger = await world.open()
     cursor = await ledger.open_cursor("s", initial="earliest")
@@ -325,11 +332,11 @@ async def test_cursor_that_could_not_be_deleted_goes_on(
     cursor.acknowledge(positions[:1])
 
     async def delete(path: str, expected: Any) -> None:
-        raise StorageError("the store is away")
+        raise why("the store is away")
 
     with monkeypatch.context() as patch:
         patch.setattr(world.metadata, "delete", delete)
-        with pytest.raises(StorageError, match="away"):
+        with pytest.raises(why, match="away"):
             await ledger.delete_cursor("s")
     assert await ledger.open_cursor("s") is cursor
     await cursor.flushed()

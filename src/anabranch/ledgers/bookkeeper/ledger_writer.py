@@ -55,6 +55,8 @@ class BookKeeperWriter(BookKeeperReader):
         self._tell = self._tell_lac
         self._on_over: Callable[[BookKeeperWriter], None] | None = None
         self._mending = False
+        self._stuck: tuple[int, float] | None = None
+        """The entry before the last one that lacked bookies, and since when it did."""
 
     @property
     def last_entry_id(self) -> int:
@@ -233,13 +235,9 @@ class BookKeeperWriter(BookKeeperReader):
     async def _mend(self) -> None:
         """Look for bookies as long as some are missing."""
         core = self.core
-        stuck_since_s: float | None = None
         while (core.missing or core.changing) and self.is_open:
             await asyncio.sleep(limits.BOOKKEEPER_BOOKIE_RETRY_S)
-            now_s = self._loop.time()
-            stuck_since_s = (stuck_since_s or now_s) if core.stuck else None
-            waited_s = 0.0 if stuck_since_s is None else now_s - stuck_since_s
-            if waited_s >= self._cluster.settings.quorum_wait_s:
+            if self._stuck_for_s() >= self._cluster.settings.quorum_wait_s:
                 self.stop(
                     Unreachable(
                         f"{self._cluster.lacking.get(self.ledger_id)}: too few bookies of ledger "
@@ -255,6 +253,18 @@ class BookKeeperWriter(BookKeeperReader):
                 await self._ask_missing()
         self._mending = False
         self._note_missing()
+
+    def _stuck_for_s(self) -> float:
+        """For how long the next entry has lacked bookies; 0 if it does not now.
+
+        A bookie that answered and then took nothing does not begin the time anew.
+        """
+        core, now_s = self.core, self._loop.time()
+        if not core.stuck:
+            return 0.0
+        if self._stuck is None or self._stuck[0] != core.last_confirmed:
+            self._stuck = core.last_confirmed, now_s
+        return now_s - self._stuck[1]
 
     async def _ask_missing(self) -> None:
         """A bookie that answers again and takes entries can go on."""

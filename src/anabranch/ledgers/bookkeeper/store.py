@@ -37,7 +37,10 @@ class BookKeeperLedgerStore:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._registry = cluster.registry
-        self._writers: dict[int, BookKeeperWriter] = {}
+        # Who lets go of a writer, perhaps not knowing whether its ledger was published, may.
+        self._writers: weakref.WeakValueDictionary[int, BookKeeperWriter] = (
+            weakref.WeakValueDictionary()
+        )
         self._views: weakref.WeakValueDictionary[int, LedgerView] = weakref.WeakValueDictionary()
         self._closed = False
 

@@ -2,8 +2,9 @@
 
 A writer and two recoveries of one ledger are the real decisions (`writer`, `recovery`) without
 connections: each step carries out one message of all that are under way, or loses it. A network
-keeps the messages of one connection in order; here nothing does, as in a model checker. What a walk
-cannot find is hardly in the protocol itself.
+keeps the messages of one connection in order; here nothing does, as in a model checker. Sometimes
+nobody takes the place of a bookie that failed, and it comes back. What a walk cannot find is hardly
+in the protocol itself.
 """
 
 import random
@@ -36,6 +37,8 @@ STEPS_MAX: Final = 2_000
 FRAME_LENGTH_BYTES: Final = 4
 RECOVERIES: Final = 2
 LAST_RECOVERIES_MAX: Final = 10
+MENDING_SHARE: Final = 0.1
+"""Of the steps while the writer lacks a bookie."""
 Step = Callable[[], None]
 
 
@@ -53,6 +56,9 @@ class Walk:
         self.confirmed = -1
         """The last entry that the writer's caller was told of."""
         self._loss = self.rng.choice((0.0, 0.05, 0.2))
+        self._shortage = random.Random(f"shortage {seed}")
+        self._scarce = self._shortage.choice((0.0, 0.0, 0.0, 0.3, 1.0))
+        """How often nobody is there to take the place of a bookie."""
         self._under_way: list[tuple[Step, Step]] = []
         """What is carried out, and what happens if it is lost instead."""
         self._writer = Writer(self)
@@ -66,7 +72,7 @@ class Walk:
         for _ in range(STEPS_MAX):
             if not self._step():
                 break
-        self._loss = 0.0
+        self._loss = self._scarce = 0.0
         for _ in range(LAST_RECOVERIES_MAX):
             if self.state is State.CLOSED:
                 break
@@ -80,6 +86,9 @@ class Walk:
         total = len(self._under_way) + bool(self._plans)
         if not total:
             return False
+        if self._writer.core.missing and self._shortage.random() < MENDING_SHARE:
+            self._writer.mend(self._shortage)
+            return True
         chosen = self.rng.randrange(total)
         if chosen == len(self._under_way):
             self._plans.pop(0)()
@@ -108,8 +117,9 @@ class Walk:
         self.later(arrives, partial(self.later, failed))
 
     def replacements(self, bookies: tuple[str, ...], places: tuple[int, ...]) -> dict[int, str]:
-        """Draw others for some places."""
-        return choose_replacements(bookies, places, list(self.shelves), self.rng.randrange)
+        """Draw others for some places, or for some of them, or nobody."""
+        found = choose_replacements(bookies, places, list(self.shelves), self.rng.randrange)
+        return {place: found[place] for place in found if self._shortage.random() >= self._scarce}
 
     def confirm(self, entry_id: int) -> None:
         """The writer's caller is told of an entry."""
@@ -194,6 +204,14 @@ class Writer(_Adding):
         """Write the next entry, if that is still allowed."""
         if self.core.stopped is None:
             self.core.add(self.entry(_packet(self.core.next_entry_id, self.core.last_confirmed)))
+
+    def mend(self, rng: random.Random) -> None:
+        """Look for others once more, or go on with a bookie that is back."""
+        place = rng.choice(self.core.missing)
+        if rng.randrange(2):
+            self.core.look_again()
+        else:
+            self.core.restored(place, self.core.bookies[place])
 
     def complete(self, add: Add, /) -> None:
         """See `WriterOutput.complete`."""

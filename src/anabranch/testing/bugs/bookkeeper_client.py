@@ -52,6 +52,15 @@ def a_lost_connection_ends_the_ledger(
         original("a_lost_connection_ends_the_ledger")(self, add, place, bookie, status)
 
 
+@planted("an_answer_counts_as_taking_entries", target=_WRITER + "_ask_missing")
+async def an_answer_counts_as_taking_entries(self: BookKeeperWriter) -> None:
+    """The wait for bookies begins anew when one of them has answered, whether it takes entries."""
+    missing = self.core.missing
+    await original("an_answer_counts_as_taking_entries")(self)
+    if self.core.missing != missing:
+        self._stuck = None
+
+
 @planted("last_entry_is_never_told", target=_WRITER + "_tell_lac")
 def last_entry_is_never_told(self: BookKeeperWriter) -> None:
     """Bookies hear of the last confirmed entry by the next entry only."""

@@ -21,6 +21,7 @@ from anabranch.ledgers.bookkeeper.ledger_writer import BookKeeperWriter
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster, until
+from anabranch.testing.bookies.server import REFUSES
 from anabranch.testing.contracts.ledgers import append, payloads_of
 from anabranch.testing.unanswered import Lose, UnansweredStore
 
@@ -176,6 +177,42 @@ async def test_too_few_bookies_for_too_long_end_the_writer_but_not_the_ledger(
     assert (await bench.ledger(1)).last_entry_id == 0
 
 
+@pytest.mark.goal("core.L3", part="lost bookie", broken_by="an_answer_counts_as_taking_entries")
+@pytest.mark.parametrize("delay_s", [60.0, REFUSES])
+async def test_bookies_that_answer_and_take_nothing_are_not_waited_for_without_end(
+    bench: LoopbackCluster, delay_s: float
+) -> None:
+    """Asked for what they have they answer at once; entries lie there, or are refused."""
+    writer = await (await bench.store()).create(1)
+    await append(writer, b"kept")
+    for place in (0, 1):
+        (await bench.bookie_of(1, place)).treat = (  # type: ignore[method-assign]
+            lambda request: delay_s if request.HasField("add") else 0.0
+        )
+    finished: list[Exception | None] = []
+    writer.append(b"lost", lambda _, error: finished.append(error))
+    await until(lambda: finished)
+    assert isinstance(finished[0], Unreachable)
+    assert await writer.close() == 0
+
+
+async def test_a_bookie_that_takes_entries_again_in_time_ends_the_wait(
+    bench: LoopbackCluster,
+) -> None:
+    writer = await (await bench.store(replace(SETTINGS, quorum_wait_s=4.0))).create(1)
+    hung = [await bench.bookie_of(1, place) for place in (0, 1)]
+    appends = Appends(writer)
+    for _ in range(2):
+        for bookie in hung:
+            bookie.delay_s = REFUSES
+        appends.add(1)
+        await asyncio.sleep(2.5)
+        for bookie in hung:
+            bookie.delay_s = 0.0
+        await appends.finished()
+    assert appends.results == [None, None]
+
+
 @pytest.mark.goal("core.L3", part="lost bookie", broken_by="ensemble_changes_wait_for_ever")
 @pytest.mark.parametrize(
     ("loss", "told"), [(Lose.EVERYTHING, Unreachable), (Lose.REQUEST, OutcomeUnknown)]
@@ -240,6 +277,25 @@ async def test_a_writer_that_could_not_close_its_ledger_is_not_kept(
     await until(is_gone)  # not at once: it still tells bookies of the last entry
     assert await payloads_of(await store.open(1)) == [b"kept"]
     await store.close()
+
+
+async def test_a_writer_that_its_owner_has_let_go_of_is_not_kept(bench: LoopbackCluster) -> None:
+    """As one of a ledger of which it is not known whether anything names it."""
+    store = await bench.store(replace(SETTINGS, explicit_lac_s=0))
+    writer = await store.create(1)
+    results: list[Exception | None] = []
+    writer.append(b"kept", lambda _, error: results.append(error))
+    kept = weakref.ref(writer)
+    del writer
+    await until(lambda: results)
+    assert results == [None], "what is under way goes on"
+
+    def is_gone() -> bool:
+        gc.collect()
+        return kept() is None
+
+    await until(is_gone)  # not at once: the last bookie may still have to answer
+    assert await payloads_of(await store.open(1)) == [b"kept"]
 
 
 async def test_a_ledger_that_could_not_be_closed_can_be_closed_later(
