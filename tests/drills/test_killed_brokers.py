@@ -17,15 +17,21 @@ SLOWNESS = {"C14"}
 
 
 @pytest.mark.goal("core.B14", part="processes")
+@pytest.mark.goal("core.B3", part="take-over")
+@pytest.mark.goal("check.C4")
 def test_others_take_over_when_the_owner_is_killed(tmp_path: Path) -> None:
-    settings = BrokerDrillSettings(faults=2, seed=30, gap_s=1.0, rate=100.0)
+    """And know what was sent before: clients send again what they have no receipt for."""
+    settings = BrokerDrillSettings(faults=2, seed=30, gap_s=1.0, rate=100.0, dedup=True)
     verdict = drill(settings, tmp_path, session_timeout_s=4.0)
     assert broken_rules(verdict) <= SLOWNESS, verdict.as_text()
     assert verdict.reasons == []
     assert verdict.counts["acknowledged"] > 300
     assert verdict.figures["gap_max_s"] > 0.5, "publishing stood still while nobody had the topic"
-    checked = {rule.id: rule.checked for rule in verdict.rules}
-    assert checked["C13"] == verdict.counts["acknowledged"]
+    rules = {rule.id: rule for rule in verdict.rules}
+    # Receipts of what was there already say no place.
+    assert 300 < rules["C13"].checked <= verdict.counts["acknowledged"]
+    assert rules["C4"].checked >= verdict.counts["acknowledged"]
+    assert rules["C4"].tolerated == 0
 
 
 @pytest.mark.goal("core.B14", part="paused")

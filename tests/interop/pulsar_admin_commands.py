@@ -144,6 +144,9 @@ OLDER_NAMES = [
             f"topics remove-{name} {X}",
         )
     ),
+    f"topics get-retention {X}",
+    f"topics set-replication-clusters {X} --clusters standalone",
+    *(f"topics {verb}-replication-clusters {X}" for verb in ("get", "remove")),
     f"topics set-schema-validation-enforce {X} --enable",
     f"topics get-schema-validation-enforce {X}",
 ]

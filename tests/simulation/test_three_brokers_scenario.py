@@ -22,6 +22,7 @@ SCENARIO = next(played for played in load_scenarios().values() if played.main is
 @pytest.mark.goal("core.B14", part="simulation", broken_by="lost_bundle_is_kept")
 @pytest.mark.goal("core.B14", part="simulation", broken_by="unload_answers_before_it_is_done")
 @pytest.mark.goal("core.B14", part="simulation", broken_by="topic_epoch_is_kept_in_memory")
+@pytest.mark.goal("check.C4", part="simulation", broken_by="sequence_ids_are_not_replayed")
 @pytest.mark.goal("check.C5", part="take-over", broken_by="gaps_are_forgotten_at_take_over")
 def test_topics_change_brokers_without_a_broken_promise(seeds: Seeds) -> None:
     for seed in seeds(1):

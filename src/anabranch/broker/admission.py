@@ -89,6 +89,14 @@ class Admission:
             self._owner = None
         self._call_next()
 
+    async def all_settled(self) -> None:
+        """Wait until what producers have handed to storage by now is durable, or has failed."""
+        events = [asyncio.Event() for _ in self.producers]
+        for producer, event in zip(self.producers.values(), events, strict=True):
+            producer.after_pending(event.set)
+        for event in events:
+            await event.wait()
+
     @property
     def waiting(self) -> int:
         """How many wait for their turn."""

@@ -183,20 +183,12 @@ class Topic:
                     return
                 self.deduplication = started
                 started.snapshot_every(self.policies.deduplication_snapshot_s)
-                await started.learn(self.ledger, self._all_settled())
+                await started.learn(self.ledger, self.admission.all_settled())
             elif not wanted and DEDUPLICATION_CURSOR in self.ledger.cursors:
                 if self.deduplication is not None:
                     self.deduplication.close()
                     self.deduplication = None
                 await self.ledger.delete_cursor(DEDUPLICATION_CURSOR)
-
-    async def _all_settled(self) -> None:
-        """Wait until what producers have handed to storage by now is durable, or has failed."""
-        events = [asyncio.Event() for _ in self.producers]
-        for producer, event in zip(self.producers.values(), events, strict=True):
-            producer.after_pending(event.set)
-        for event in events:
-            await event.wait()
 
     async def follow(self, policies: EffectivePolicies) -> None:
         """Live by other policies from now on, also by those that take a while to begin with."""
@@ -388,6 +380,8 @@ class Topic:
     async def stop(self) -> None:
         """Accept no more and store what is not yet durable; clients are told nothing yet."""
         self.closed = True
+        if self.deduplication is not None:
+            self.deduplication.close()  # or the next owner reads the log
         await self.ledger.close()
 
     async def close(self) -> None:

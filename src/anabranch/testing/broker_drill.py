@@ -62,6 +62,8 @@ class BrokerDrillSettings:
     rate: float = 200.0
     subscriptions: tuple[SubscriptionType, ...] = tuple(SubscriptionType)
     client: ClientKind = ClientKind.PYPI
+    dedup: bool = False
+    """Whether the brokers deduplicate: then no take-over may store anything twice."""
 
     def workload(self, url: str) -> WorkloadSettings:
         """Return the load that the brokers are under."""
@@ -74,6 +76,7 @@ class BrokerDrillSettings:
             subscriptions=self.subscriptions,
             rate=self.rate,
             client=self.client,
+            dedup=self.dedup,
             send_timeout_s=90.0,
             idle_s=30.0,
         )
@@ -203,7 +206,8 @@ def drill(settings: BrokerDrillSettings, folder: Path, *, session_timeout_s: flo
         metadata = held.enter_context(zookeeper(memory=_MEMORY))
         init_cluster(metadata.url)
         held.enter_context(bookkeeper(metadata.url, 3))
-        options = ("--metadata-session-timeout-s", f"{session_timeout_s:g}")
+        options = ["--metadata-session-timeout-s", f"{session_timeout_s:g}"]
+        options += ["--deduplication"] if settings.dedup else []
         brokers = held.enter_context(
             our_brokers(metadata.url, 3, options=options, folder=folder / "brokers")
         )
@@ -225,6 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     add("--session-timeout-s", type=float, default=SESSION_TIMEOUT_S, help="of the brokers")
     add("--rate", type=float, default=200.0, help="messages per second (default: %(default)s)")
     add("--client", choices=[kind.value for kind in ClientKind], default="pypi")
+    add("--dedup", action="store_true", help="the brokers deduplicate: nothing is stored twice")
     add("--seed", type=int, default=None, help="repeats the moments of the faults and the load")
     add("--folder", type=Path, default=None, help="for logs and histories; kept (default: new)")
     asked = parser.parse_args(arguments)
@@ -237,6 +242,7 @@ def main(arguments: Sequence[str]) -> int:
         pause_s=asked.pause_s,
         rate=asked.rate,
         client=ClientKind(asked.client),
+        dedup=asked.dedup,
     )
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="anabranch-brokers-"))
     print(f"seed {settings.seed}, histories and logs in {folder}", file=sys.stderr)

@@ -131,6 +131,14 @@ DRILLS: Final = (
         small=2,
     ),
     Drill(
+        "kill-brokers-dedup",
+        "the same with deduplication: no take-over stores a message twice",
+        "anabranch.testing.broker_drill",
+        ("--faults", "{size}", "--dedup"),
+        full=30,
+        small=2,
+    ),
+    Drill(
         "pause-brokers",
         "the owner stands still for 40 s, longer than its session lasts",
         "anabranch.testing.broker_drill",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import jwt
@@ -23,7 +24,8 @@ NAMES = {
     "version": "0", "broker": "127.0.0.1:1234", "name": "n", "group": "g", "mostBits": "0",
     "leastBits": "1", "coordinator": "0", "timeout": "1",
 }  # fmt: skip
-ROLES = ("root", "admin", "producer", "consumer", "stranger")
+ROLES = ("root", "admin", "producer", "consumer", "stranger", "foreigner")
+"""The last administers another tenant, and may publish and subscribe there."""
 MAY = {
     Right.KNOWN: set(ROLES),
     Right.LOOK_UP: {"root", "admin", "producer", "consumer"},
@@ -83,9 +85,12 @@ async def server(settings):
     server = Standalone(real_runtime(), settings, web_port=1234)
     await server.start()
     grants = {"producer": ["produce"], "consumer": ["consume"]}
+    elsewhere = {"foreigner": ["produce", "consume"]}
     documents = {
         "tenants/t": {"adminRoles": ["admin"], "allowedClusters": ["standalone"]},
         "namespaces/t/n": {"auth_policies": {"namespace_auth": grants}},
+        "tenants/u": {"adminRoles": ["foreigner"], "allowedClusters": ["standalone"]},
+        "namespaces/u/n": {"auth_policies": {"namespace_auth": elsewhere}},
     }
     for path, body in documents.items():
         made = await call(
@@ -106,6 +111,7 @@ def refused(answer):
 
 
 @pytest.mark.goal("core.B18", part="endpoints", broken_by="endpoints_are_not_checked")
+@pytest.mark.goal("core.B18", part="endpoints", broken_by="tenants_are_not_told_apart")
 async def test_every_endpoint_with_every_role(server):
     # Reading first: what deletes the tenant itself comes last.
     rows = sorted(ENDPOINTS, key=lambda row: (row.method == "DELETE", -len(row.path)))
@@ -151,7 +157,9 @@ async def test_every_row_is_complete():
 @pytest.mark.goal("core.B17", part="rest", broken_by="tokens_are_not_checked")
 async def test_wrong_credentials_are_401_and_change_nothing(server):
     forged = jwt.encode({"sub": "root"}, b"x" * 40, algorithm="HS256")
-    for shown in (f"Bearer {forged}", "Bearer rubbish", "Basic cm9vdDpwdw==", "root"):
+    over = jwt.encode({"sub": "root", "exp": time.time() - 60}, SECRET, algorithm="HS256")
+    wrong = (f"Bearer {forged}", f"Bearer {over}", "Bearer rubbish", "Basic cm9vdDpwdw==", "root")
+    for shown in wrong:
         answer = await call(
             server.web_app,
             "/admin/v2/tenants/t",
@@ -159,7 +167,7 @@ async def test_wrong_credentials_are_401_and_change_nothing(server):
             headers={"Authorization": shown},
         )
         assert answer.status == 401
-        assert forged.encode() not in answer.body
+        assert not any(token.encode() in answer.body for token in (forged, over))
     assert (await call(server.web_app, "/admin/v2/tenants", headers=header("root"))).status == 200
 
 

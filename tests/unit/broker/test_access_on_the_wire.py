@@ -20,7 +20,8 @@ GRANTED = {
     "producer": ("produce",),
     "consumer": ("consume",),
 }
-ROLES = ("root", "admin", "producer", "consumer", "stranger")
+ROLES = ("root", "admin", "producer", "consumer", "stranger", "foreigner")
+"""The last administers another tenant."""
 
 
 class Names:
@@ -72,6 +73,8 @@ async def guarded():
     await metadata.put("/admin/policies/public", encode(tenant))
     policies = NamespacePolicies(auth_policies=AuthPolicies(namespace_auth=GRANTED))
     await metadata.put("/admin/policies/public/default", encode(policies))
+    elsewhere = TenantInfo(admin_roles=("foreigner",), allowed_clusters=("standalone",))
+    await metadata.put("/admin/policies/elsewhere", encode(elsewhere))
     async with running_broker(stores=stores, guard=guard) as broker:
         yield Guarded(broker, names)
     await metadata.close()

@@ -129,13 +129,13 @@ class SeveralBrokers:
 
 
 @asynccontextmanager
-async def several_brokers(count: int = 3) -> AsyncIterator[SeveralBrokers]:
-    """Run brokers; a failed task of any fails the test."""
+async def several_brokers(count: int = 3, **policies: object) -> AsyncIterator[SeveralBrokers]:
+    """Run brokers, with these policies of the namespace; a failed task of any fails the test."""
     runtime = real_runtime()
     base = MemoryStore(runtime.clock)
     boundaries = equal_boundaries(4)
-    policies = {"bundles": {"boundaries": boundaries, "numBundles": 4}}
-    await base.put("/admin/policies/public/default", json.dumps(policies).encode())
+    document = {"bundles": {"boundaries": boundaries, "numBundles": 4}, **policies}
+    await base.put("/admin/policies/public/default", json.dumps(document).encode())
     brokers = SeveralBrokers(base)
     async with asyncio.timeout(20):
         try:

@@ -1,13 +1,17 @@
 """Topics that go from broker to broker while a client of ours uses them."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 from several_brokers import NAME, TOPIC, Member, SeveralBrokers, several_brokers
 
+from anabranch.broker.deduplication import Deduplication
+from anabranch.broker.subscription_names import DEDUPLICATION_CURSOR
 from anabranch.broker.unloading import unload
 from anabranch.client import Client
 from anabranch.client.brokers import Brokers
+from anabranch.managed_ledger import ManagedLedger
 
 
 async def owner_of(brokers: SeveralBrokers) -> Member:
@@ -40,6 +44,37 @@ async def test_an_unloaded_topic_goes_on_at_the_next_owner_without_a_lookup(
         assert await owner_of(brokers) is target
         assert second.id.position.ledger_id > first.id.position.ledger_id
         assert owner.broker.topics.all() == []
+
+
+@pytest.mark.goal("core.B3", part="take-over", broken_by="handed_over_topics_leave_no_snapshot")
+async def test_the_next_owner_knows_duplicates_without_reading_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+    learn = Deduplication.learn
+
+    async def noted(self: Deduplication, ledger: ManagedLedger, settled: Awaitable[None]) -> None:
+        read.append(ledger.cursors[DEDUPLICATION_CURSOR].backlog())
+        await learn(self, ledger, settled)
+
+    async with (
+        several_brokers(deduplicationEnabled=True) as brokers,
+        brokers.client() as client,
+    ):
+        producer = await client.producer(TOPIC, name="p", batching=None)
+        for _ in range(5):
+            await producer.send(b"stored")
+        owner = await owner_of(brokers)
+        with monkeypatch.context() as patch:
+            patch.setattr(Deduplication, "learn", noted)
+            await unload(owner.broker, await brokers.bundle())
+            await producer.send(b"stored by the next one")
+        assert read == [0]
+        taker = await owner_of(brokers)
+        assert taker is not owner
+        (topic,) = taker.broker.topics.all()
+        assert topic.deduplication is not None
+        assert topic.deduplication.ids.newest() == [("p", 5)]
 
 
 async def test_a_broker_that_stops_hands_everything_over() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from anabranch.broker.broker import Broker
+from anabranch.broker.topic import Topic
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.cursors import Cursors
@@ -68,3 +69,10 @@ async def later_owners_cursors_are_adopted(self: Cursors, path: str) -> Node | N
 )
 async def closed_cursors_keep_their_ledger(self: StoredCursor) -> None:
     """The ledger that a cursor was writing stays open until the process ends."""
+
+
+@planted("handed_over_topics_leave_no_snapshot", target="anabranch.broker.topic:Topic.stop")
+async def handed_over_topics_leave_no_snapshot(self: Topic) -> None:
+    """What is known of producers is written when clients leave: too late for the next owner."""
+    self.closed = True
+    await self.ledger.close()

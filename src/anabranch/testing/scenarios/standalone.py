@@ -64,6 +64,7 @@ KINDS: Final = {
 }
 PAUSE_S: Final = 0.05
 """Longest time between two messages of a producer."""
+_NEEDS_DEDUPLICATION: Final = "C4"
 _NOT_TIMED: Final = "C14"
 """How long clients wait is up to the faults here, not to the server."""
 
@@ -94,6 +95,8 @@ class Story:
         self.held: dict[MessageId, bytes] = {}
         """What readers found in each place."""
         self.snapshot_one_of = SNAPSHOT_ONE_OF
+        self.deduplicated = False
+        """Whether the server keeps what comes again from being stored again."""
         self.progress = asyncio.Event()
         self.lives = 0
 
@@ -120,7 +123,7 @@ class Story:
 
         Judged by time they are outside of windows of trouble alone.
         """
-        judge = Judge(dedup=False, wait_in_window_s=float("inf"))
+        judge = Judge(dedup=self.deduplicated, wait_in_window_s=float("inf"))
         for record in self.records:
             judge.see(record)
         verdict = conclude(judge)
@@ -128,6 +131,10 @@ class Story:
         wrong = [rule for rule in judge.rules if rule.violations and rule.id not in excused]
         assert not wrong, verdict.as_text()
         assert not verdict.reasons, verdict.as_text()
+        for rule in judge.rules:
+            # What a doubt may excuse, or is not asked, is not counted as judged.
+            if rule.id not in excused and (self.deduplicated or rule.id != _NEEDS_DEDUPLICATION):
+                self.world.reach(f"judged {rule.id}", rule.checked)
 
 
 async def produce(
@@ -160,9 +167,13 @@ async def produce(
             return
         error = answer.exception()
         if error is None:
-            place = place_of(answer.result())
+            found = answer.result()
+            place = None if found.is_duplicate else place_of(found)
             story.acknowledged.add((number, epoch, seq))
-            story.stored.add(answer.result().position)
+            if place is None:
+                story.world.reach("duplicate answered")
+            else:
+                story.stored.add(found.position)
             story.add(Sent(number, epoch, seq, Outcome.OK, place))
         else:
             refused = isinstance(error, BrokerRefused | Unreachable)

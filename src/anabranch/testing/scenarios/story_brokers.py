@@ -27,6 +27,8 @@ BOOKIES: Final = ("bookie-1", "bookie-2", "bookie-3")
 CLUSTER: Final = "river"
 LEDGERS_URL: Final = "bookkeeper:?ensemble=2&write=2&ack=2"
 UNLOAD_GAP_S: Final = 6.0
+DEDUPLICATED_ONE_OF: Final = 2
+"""How often the brokers deduplicate."""
 
 
 class ClusterStory(Story):
@@ -77,6 +79,9 @@ class Cluster:
     def __init__(self, world: World, topics: Iterable[str]) -> None:
         self.world = world
         self.stories = [ClusterStory(world, topic) for topic in topics]
+        self.deduplicates = world.rng("deduplication").randrange(DEDUPLICATED_ONE_OF) == 0
+        for story in self.stories:
+            story.deduplicated = self.deduplicates
         self.servers: dict[str, StoryBroker] = {}
         """By name, what its present life runs."""
         self.all_there = asyncio.Event()
@@ -171,6 +176,7 @@ async def serve(runtime: Runtime, cluster: Cluster, name: str, zookeeper: ModelB
         metadata_url=zookeeper.url(runtime),
         metadata_session_timeout_s=zookeeper.timeout_s,
         ledgers_url=LEDGERS_URL,
+        deduplication=cluster.deduplicates,
     )
     server = StoryBroker(runtime, settings)
     server.played = cluster

@@ -186,6 +186,18 @@ async def keep_intruders_out(runtime: Runtime, cluster: Cluster, owner: str) -> 
     assert after == before or not busy.calm, f"{owner} had to begin ledger {after} after {before}"
 
 
+async def served_again(story: ClusterStory, publishing: Process) -> None:
+    """Wait for the next receipt: to go on from broker to broker without one is no order."""
+    before = len(story.acknowledged)
+    ended = asyncio.create_task(publishing.wait_exit())
+    while not ended.done() and len(story.acknowledged) == before:
+        story.progress.clear()
+        told = asyncio.create_task(story.progress.wait())
+        await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+    ended.cancel()
+
+
 async def hand_over(world: World, cluster: Cluster) -> None:
     """Unload the busy topic in good order while it is in use; nothing is excused."""
     busy = cluster.stories[0]
@@ -208,6 +220,7 @@ async def hand_over(world: World, cluster: Cluster) -> None:
         assert unloaded or not busy.calm, f"{owner} lost {busy.topic} in the calm"
         if unloaded:
             world.reach("handed over")
+            await served_again(busy, publishing)
     await publishing.wait_exit()
     assert busy.hints_followed > hints or not busy.calm, "no client was told of the next owner"
 
@@ -220,6 +233,7 @@ async def hand_over(world: World, cluster: Cluster) -> None:
         "acknowledgement answered",
         "acknowledgement in doubt",
         "claimed again",
+        "duplicate answered",
         "fault crash",
         "fault cut_from_bookies",
         "fault cut_from_metadata",
@@ -228,6 +242,7 @@ async def hand_over(world: World, cluster: Cluster) -> None:
         "fault reset",
         "fault stall",
         "handed over",
+        *(f"judged C{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 14)),
         "taken over",
         "unloaded",
         "zookeeper: session expired",
