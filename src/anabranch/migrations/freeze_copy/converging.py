@@ -22,7 +22,7 @@ from anabranch.errors import (
 from anabranch.limits import METADATA_COPY_READS_MAX
 from anabranch.metadata.announced import stays_behind
 from anabranch.metadata.paths import ROOT, join, order_key, parent_of
-from anabranch.metadata.store import ABSENT, Expected, MetadataStore, Record
+from anabranch.metadata.store import ABSENT, Expected, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.present_nodes import PASSED, issue_numbers
@@ -34,6 +34,16 @@ from anabranch.migrations.freeze_copy.limits import (
 )
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """Of the store that is read: the one that is written now was copied to it."""
+
+    keeping: Keeping
+    """What the store that is read holds of a record."""
+    left_at: Revision
+    """The moment in the history of the store that is read in which it came into use instead."""
 
 
 @dataclass(slots=True)
@@ -59,6 +69,7 @@ class Converging:
         *,
         drop_acls: bool,
         passing: Callable[[], Awaitable[MetadataStore]] | None = None,
+        back_to: Predecessor | None = None,
     ) -> None:
         """Begin.
 
@@ -71,7 +82,10 @@ class Converging:
             drop_acls: whether access rights that the target cannot hold are left out.
             passing: opens the target once more, to pass over numbers: whatever is left of that
                 goes with its session. Without it they are passed over by `target` itself.
+            back_to: if `target` was copied to `source` before. A node whose version did not come
+                along then keeps it, as long as nobody has changed it: callers may have it still.
         """
+        self._back_to = back_to
         self._check = check
         self._source = source
         self._target = target
@@ -130,7 +144,22 @@ class Converging:
             there = None
         if record is not None and self._drops_acls and record.access:
             record = record._replace(access=())
+        if record is not None and there is not None and await self._lost_version(record, there):
+            record = record._replace(native_version=there.native_version)
         return record, there
+
+    async def _lost_version(self, record: Record, there: Record) -> bool:
+        """Whether a version is another one only because it could not be kept on the way here."""
+        came = self._back_to
+        if (
+            came is None
+            or came.keeping.native_version_max is None
+            or came.keeping.keeps_version(there)
+            or came.keeping.version_after(there) != record.native_version
+        ):
+            return False
+        node = await read(lambda: self._source.get(record.path))
+        return node is not None and node.stat.revision <= came.left_at
 
     async def _is_parent(self, path: str) -> bool:
         return path == ROOT or bool(await read(lambda: self._target.children(path)))

@@ -14,6 +14,7 @@ from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
     PRESENT_PATH,
+    in_use_since,
     raise_fence,
     raise_generation,
 )
@@ -194,7 +195,8 @@ class FreezeCopy:
     async def _tail_back(self, turn: Turn) -> Tail:
         if self._back is None:
             source, target = await self._ends(turn)
-            self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check)
+            since = await in_use_since(target.store)
+            self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check, since)
         if not self._back.complete:
             await self._back.copy(_shown_by(turn))
         return self._back

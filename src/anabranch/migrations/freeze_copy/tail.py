@@ -20,7 +20,7 @@ from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.migrations.engine.bulk import BulkEngine, CompareWishes, StorePlace
-from anabranch.migrations.freeze_copy.converging import Converging, with_parents
+from anabranch.migrations.freeze_copy.converging import Converging, Predecessor, with_parents
 from anabranch.migrations.freeze_copy.limits import DIFFERENCE_LOOKS_MAX
 from anabranch.runtime import Runtime
 from anabranch.telemetry import get_logger
@@ -68,8 +68,12 @@ class Tail:
         target: End,
         wishes: Wishes,
         check: Callable[[], None] = lambda: None,
+        back_since: Revision | None = None,
     ) -> None:
-        """`check` is called before each write; it raises `Fenced` once another one may write."""
+        """`check` is called before each write; it raises `Fenced` once another one may write.
+
+        With `back_since`, `source` has replaced `target` in that moment of its history.
+        """
         self._check = check
         self._runtime = runtime
         self._source = source
@@ -82,6 +86,7 @@ class Tail:
             check,
             drop_acls=wishes.drop_acls,
             passing=target.again,
+            back_to=None if back_since is None else Predecessor(source.keeping, back_since),
         )
         self._sorting = Sorting(runtime, wishes.sorting_folder)
         # A store tells what has changed only if somebody reads along.
