@@ -6,7 +6,7 @@ so often that the count is the same, if that is not too often.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -95,8 +95,10 @@ class Converging:
         self._unclean: dict[str, None] = {}
         """Below them numbers were passed over, and nodes that hold some may be left."""
 
-    async def converge(self, paths: Iterable[str]) -> int:
+    async def converge(self, paths: Iterable[str], in_turns: "InTurns | None" = None) -> int:
         """Make some nodes the same; returns how many were not.
+
+        `in_turns` says which of them are read at a time, and when.
 
         Raises:
             Unreachable: if somebody else writes to the target.
@@ -105,8 +107,7 @@ class Converging:
         wanted = sorted({path for path in paths if not stays_behind(path)}, key=order_key)
         await self._sweep()
         work = _Work()
-        for start in range(0, len(wanted), METADATA_COPY_READS_MAX):
-            some = wanted[start : start + METADATA_COPY_READS_MAX]
+        async for some in (in_turns or turns)(wanted):
             await asyncio.gather(*(self._look(path, work) for path in some))
         for path in sorted(work.remove, key=order_key, reverse=True):
             await self._remove(path)
@@ -257,6 +258,17 @@ class Converging:
                     if node is not None and node.stat.created_by_self:
                         await self._remove(node.stat.path)
             del self._unclean[path]
+
+
+InTurns = Callable[[Sequence[str]], AsyncIterator[Sequence[str]]]
+
+
+async def turns(
+    paths: Sequence[str], at_once: int = METADATA_COPY_READS_MAX
+) -> AsyncIterator[Sequence[str]]:
+    """Some of the paths at a time, until all had their turn."""
+    for start in range(0, len(paths), at_once):
+        yield paths[start : start + at_once]
 
 
 async def read(ask: Callable[[], Awaitable[T]]) -> T:
