@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -100,29 +101,30 @@ async def test_a_command_that_wrote_over_the_freeze_is_told_that_it_may_be_lost(
 @pytest.mark.timeout(240)
 async def test_the_process_of_a_command_says_which_store_is_in_use(tmp_path: Path) -> None:
     runtime = real_runtime()
-    base = await open_store(f"embedded:{tmp_path}", runtime)
-    assert isinstance(base, LocalHandle)
-    server = MetadataServer(runtime, base, on_failure=failed)
-    await server.start("127.0.0.1", 0)
-    url = f"anabranch://127.0.0.1:{server.port}"
-    stage = Stage(runtime, TABLE.holding_for(120.0))
-    await stage.join("ash", url)
+    async with AsyncExitStack() as held:
+        base = await open_store(f"embedded:{tmp_path}", runtime)
+        held.push_async_callback(base.close)
+        assert isinstance(base, LocalHandle)
+        server = MetadataServer(runtime, base, on_failure=failed)
+        await server.start("127.0.0.1", 0)
+        held.push_async_callback(server.close)
+        url = f"anabranch://127.0.0.1:{server.port}"
+        stage = Stage(runtime, TABLE.holding_for(120.0))
+        held.push_async_callback(stage.close)
+        await stage.join("ash", url)
 
-    async def put(path: str) -> "subprocess.CompletedProcess[str]":
-        words = ("metadata", "put", path, "--value", "x", "--url", url)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-        return await asyncio.to_thread(
-            subprocess.run, child_command("anabranch", *words),
-            capture_output=True, text=True, env=environment, timeout=100, check=False,
-        )  # fmt: skip
+        async def put(path: str) -> "subprocess.CompletedProcess[str]":
+            words = ("metadata", "put", path, "--value", "x", "--url", url)
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+            return await asyncio.to_thread(
+                subprocess.run, child_command("anabranch", *words),
+                capture_output=True, text=True, env=environment, timeout=100, check=False,
+            )  # fmt: skip
 
-    assert (await put("/before")).returncode == 0
-    await stage.switch()
-    late = await put("/late")
-    assert late.returncode == EXIT_UNUSABLE
-    assert f"was left for {TARGET_URL}" in late.stderr
-    assert not await base.exists("/late")
-    assert await stage.anybody.store.exists("/before")
-    await stage.close()
-    await server.close()
-    await base.close()
+        assert (await put("/before")).returncode == 0
+        await stage.switch()
+        late = await put("/late")
+        assert late.returncode == EXIT_UNUSABLE
+        assert f"was left for {TARGET_URL}" in late.stderr
+        assert not await base.exists("/late")
+        assert await stage.anybody.store.exists("/before")
