@@ -8,6 +8,7 @@ from anabranch.cli.metadata_places import (
     CredentialsOption,
     DryRunOption,
     OutputOption,
+    check_writable,
     opened,
     print_json,
     run,
@@ -70,6 +71,8 @@ def init(
         async with opened(
             metadata_url, runtime, credentials, may_be_new=True, only_look=dry_run
         ) as store:
+            if not dry_run:
+                await check_writable(store)
             return await set_up(store, runtime, wanted, dry_run=dry_run)
 
     done = run(work)

@@ -20,6 +20,7 @@ from anabranch.cli.metadata_places import (
     DryRunOption,
     OutputOption,
     UrlOption,
+    check_writable,
     opened,
     print_json_line,
     run,
@@ -242,6 +243,7 @@ def _copy(
                         "occupied": found.occupied,
                         "dry_run": True,
                     }
+                await check_writable(target)
                 report = await Copy(
                     runtime, source, target, shown(target_url), keeping, options, progress.tell
                 ).run()

@@ -12,6 +12,7 @@ from anabranch.cli.metadata_places import (
     DryRunOption,
     OutputOption,
     UrlOption,
+    counted,
     expected_from,
     opened,
     print_fields,
@@ -119,7 +120,8 @@ def put(
             if dry_run:
                 await _check_put(store, operation)
                 return None
-            return await store.put(path, content, expected, sequential=sequential, indexes=keys)
+            async with counted(store, path):
+                return await store.put(path, content, expected, sequential=sequential, indexes=keys)
 
     stat = run(work)
     if stat is None and output is Output.JSON:
@@ -207,9 +209,10 @@ def delete(
                 raise BadVersion(path, f"expected {expected_version}, found {node.stat.version}")
             if dry_run:
                 return await _count(store, path)
-            below = await _delete_below(store, path) if recursive else 0
-            await store.delete(path, expected)
-            return below + 1
+            async with counted(store, path):
+                below = await _delete_below(store, path) if recursive else 0
+                await store.delete(path, expected)
+                return below + 1
 
     count = run(work)
     if output is Output.JSON:

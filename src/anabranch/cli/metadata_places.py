@@ -102,6 +102,38 @@ async def opened(
         await store.close()
 
 
+@asynccontextmanager
+async def counted(store: "MetadataStore", path: str) -> "AsyncIterator[None]":
+    """Around writes at or below a path, to a store that may be replaced just now.
+
+    Raises:
+        ConfigError: if the store was left, or is a copy that is not in use for good.
+        Unreachable: if writes wait.
+        OutcomeUnknown: if what was written may be in no store that is in use.
+    """
+    from anabranch.metadata.announced import stays_behind
+    from anabranch.metadata.switchable import passing_by
+    from anabranch.migrations.freeze_copy.reservation import refuse_copy
+    from anabranch.migrations.freeze_copy.steps import FreezeCopy
+
+    if stays_behind(path):
+        yield  # what belongs to the operation itself is in no copy
+        return
+    await refuse_copy(store)
+    async with passing_by.counted(store, FreezeCopy.kind):
+        yield
+
+
+async def check_writable(store: "MetadataStore") -> None:
+    """Make sure that a store can be written now, before much is; see `counted`."""
+    from anabranch.metadata.switchable import passing_by
+    from anabranch.migrations.freeze_copy.reservation import refuse_copy
+    from anabranch.migrations.freeze_copy.steps import FreezeCopy
+
+    await refuse_copy(store)
+    await passing_by.look(store, FreezeCopy.kind)
+
+
 def warn(sentence: str) -> None:
     """Say something on standard error besides what was asked for."""
     print(f"warning: {sentence}", file=sys.stderr)

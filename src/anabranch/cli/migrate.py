@@ -31,7 +31,9 @@ _Target = Annotated[
 ]
 _Rate = Annotated[
     float | None,
-    typer.Option("--nodes-per-s", help="Copy no faster than this.", min=1, show_default=False),
+    typer.Option(
+        "--nodes-per-s", help="Copy and compare no faster than this.", min=1, show_default=False
+    ),
 ]
 _DropAcls = Annotated[
     bool, typer.Option("--drop-acls", help="Leave out access rights that the target cannot hold.")

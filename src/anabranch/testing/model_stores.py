@@ -45,9 +45,10 @@ async def modelled_zookeeper(chroot: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def modelled_oxia() -> AsyncIterator[str]:
-    """The URL of a store on a modelled Oxia."""
-    cluster = oxia_cluster.Cluster(_surroundings(), oxia_cluster.Nature())
+async def modelled_oxia(numbers_given: int = 0) -> AsyncIterator[str]:
+    """The URL of a store on a modelled Oxia; it may have given out numbers before."""
+    nature = oxia_cluster.Nature(numbers_given=numbers_given)
+    cluster = oxia_cluster.Cluster(_surroundings(), nature)
     server = oxia_service.ModelServer(cluster, contextvars.copy_context())
     listener = await server.start(RealNetwork(), _LOOPBACK, 0)
     try:

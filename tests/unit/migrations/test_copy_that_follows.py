@@ -250,10 +250,10 @@ async def test_what_only_counts_otherwise_is_looked_at_together(
     looks = 0
     plain = tail.catch_up
 
-    async def counted() -> int:
+    async def counted(*, hurries: bool) -> int:
         nonlocal looks
         looks += 1
-        return await plain()
+        return await plain(hurries=hurries)
 
     monkeypatch.setattr(tail, "catch_up", counted)
     await tail.verify()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import pytest
 
@@ -72,9 +73,9 @@ async def test_writes_are_held_only_once_little_is_left(monkeypatch: pytest.Monk
     async with staged("ash") as stage:
         raw = await stage.open_store(SOURCE_URL)
 
-        async def while_others_write(self: Converging, paths: Iterable[str]) -> int:
+        async def while_others_write(self: Converging, paths: Iterable[str], *how: Any) -> int:
             nonlocal rounds
-            converged = await plain(self, paths)
+            converged = await plain(self, paths, *how)
             rounds += 1
             if rounds <= busy_rounds:
                 names = [f"/busy/{rounds}-{number}" for number in range(LAG_MAX + 1)]

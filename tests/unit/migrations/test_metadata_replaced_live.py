@@ -11,9 +11,10 @@ import pytest
 from anabranch.errors import BadVersion
 from anabranch.metadata.factory import open_store
 from anabranch.metadata.locks import Locks
-from anabranch.metadata.store import ABSENT, EventKind, IndexKey, MetadataStore
+from anabranch.metadata.store import ABSENT, EventKind, IndexKey
 from anabranch.migrations.engine.table import Verb
 from anabranch.runtime.real import real_runtime
+from anabranch.testing.live_writers import Writer, check
 from anabranch.testing.model_stores import empty_store_url, model_runtime, modelled_zookeeper
 from anabranch.testing.replaced_stores import Member, Shelf
 
@@ -30,60 +31,6 @@ async def shelf() -> AsyncIterator[Shelf]:
     shelf = Shelf(real_runtime())
     yield shelf
     await shelf.close()
-
-
-class Writer:
-    """Writes one node after another, and counts another one up."""
-
-    def __init__(self, member: Member, name: str) -> None:
-        self.member = member
-        self.name = name
-        self.written: dict[str, bytes] = {}
-        self.count = 0
-        self.numbers: list[int] = []
-        self._stop = False
-
-    async def run(self) -> None:
-        store = self.member.store
-        counter = await store.put(f"/counters/{self.name}", b"0", ABSENT)
-        version = counter.version
-        number = 0
-        while not self._stop:
-            number += 1
-            path = f"/written/{self.name}/{number:05d}"
-            await store.put(path, b"%d" % number, ABSENT)
-            self.written[path] = b"%d" % number
-            if number % 7 == 0:
-                await store.delete(path)
-                del self.written[path]
-            version = (await store.put(f"/counters/{self.name}", b"%d" % number, version)).version
-            self.count = number
-            if number % 5 == 0:
-                stat = await store.put("/sequence/n-", b"", sequential=True)
-                self.numbers.append(int(stat.path[-10:]))
-                self.written[stat.path] = b""
-            await asyncio.sleep(0.004)
-
-    def stop(self) -> None:
-        self._stop = True
-
-
-async def check(writers: list[Writer], store: MetadataStore) -> None:
-    for writer in writers:
-        for path, value in writer.written.items():
-            node = await store.get(path)
-            assert node is not None, f"{path} is lost"
-            assert node.value == value
-        counter = await store.get(f"/counters/{writer.name}")
-        assert counter is not None
-        assert counter.value == b"%d" % writer.count
-        assert writer.numbers == sorted(set(writer.numbers))
-    numbers = [number for writer in writers for number in writer.numbers]
-    assert len(numbers) == len(set(numbers))
-    known = {path for writer in writers for path in writer.written}
-    for folder in [f"/written/{writer.name}" for writer in writers] + ["/sequence"]:
-        for name in await store.children(folder):
-            assert f"{folder}/{name}" in known, f"{folder}/{name} came back"
 
 
 @pytest.mark.goal("454.A16", part="live", broken_by="counters_are_not_carried")

@@ -17,7 +17,7 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.metadata.announced import OPERATIONS
-from anabranch.metadata.store import ABSENT, Expected, Fencing, Guard, MetadataStore
+from anabranch.metadata.store import ABSENT, Expected, Fencing, Guard, MetadataStore, Revision
 from anabranch.metadata.switchable.limits import REJOIN_TRIES_MAX
 
 FENCE_PATH: Final = f"{OPERATIONS}/fence"
@@ -71,6 +71,15 @@ async def _generation_and_version(store: MetadataStore) -> tuple[int, Expected]:
     if not known:
         raise FormatError(f"{GENERATION_PATH} is not a document that this build knows")
     return generation, node.stat.version
+
+
+async def in_use_since(store: MetadataStore) -> Revision | None:
+    """The moment of its history in which a store came into use; None if nobody says so.
+
+    Everything that its users wrote is later, and all that was copied to it before is earlier.
+    """
+    node = await store.get(GENERATION_PATH)
+    return None if node is None else node.stat.revision
 
 
 async def raise_generation(left: MetadataStore, entered: MetadataStore) -> None:

@@ -6,7 +6,7 @@ so often that the count is the same, if that is not too often.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,7 +22,7 @@ from anabranch.errors import (
 from anabranch.limits import METADATA_COPY_READS_MAX
 from anabranch.metadata.announced import stays_behind
 from anabranch.metadata.paths import ROOT, join, order_key, parent_of
-from anabranch.metadata.store import ABSENT, Expected, MetadataStore, Record
+from anabranch.metadata.store import ABSENT, Expected, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.present_nodes import PASSED, issue_numbers
@@ -34,6 +34,16 @@ from anabranch.migrations.freeze_copy.limits import (
 )
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """Of the store that is read: the one that is written now was copied to it."""
+
+    keeping: Keeping
+    """What the store that is read holds of a record."""
+    left_at: Revision
+    """The moment in the history of the store that is read in which it came into use instead."""
 
 
 @dataclass(slots=True)
@@ -59,6 +69,7 @@ class Converging:
         *,
         drop_acls: bool,
         passing: Callable[[], Awaitable[MetadataStore]] | None = None,
+        back_to: Predecessor | None = None,
     ) -> None:
         """Begin.
 
@@ -71,7 +82,10 @@ class Converging:
             drop_acls: whether access rights that the target cannot hold are left out.
             passing: opens the target once more, to pass over numbers: whatever is left of that
                 goes with its session. Without it they are passed over by `target` itself.
+            back_to: if `target` was copied to `source` before. A node whose version did not come
+                along then keeps it, as long as nobody has changed it: callers may have it still.
         """
+        self._back_to = back_to
         self._check = check
         self._source = source
         self._target = target
@@ -81,8 +95,10 @@ class Converging:
         self._unclean: dict[str, None] = {}
         """Below them numbers were passed over, and nodes that hold some may be left."""
 
-    async def converge(self, paths: Iterable[str]) -> int:
+    async def converge(self, paths: Iterable[str], in_turns: "InTurns | None" = None) -> int:
         """Make some nodes the same; returns how many were not.
+
+        `in_turns` says which of them are read at a time, and when.
 
         Raises:
             Unreachable: if somebody else writes to the target.
@@ -91,8 +107,7 @@ class Converging:
         wanted = sorted({path for path in paths if not stays_behind(path)}, key=order_key)
         await self._sweep()
         work = _Work()
-        for start in range(0, len(wanted), METADATA_COPY_READS_MAX):
-            some = wanted[start : start + METADATA_COPY_READS_MAX]
+        async for some in (in_turns or turns)(wanted):
             await asyncio.gather(*(self._look(path, work) for path in some))
         for path in sorted(work.remove, key=order_key, reverse=True):
             await self._remove(path)
@@ -130,7 +145,22 @@ class Converging:
             there = None
         if record is not None and self._drops_acls and record.access:
             record = record._replace(access=())
+        if record is not None and there is not None and await self._lost_version(record, there):
+            record = record._replace(native_version=there.native_version)
         return record, there
+
+    async def _lost_version(self, record: Record, there: Record) -> bool:
+        """Whether a version is another one only because it could not be kept on the way here."""
+        came = self._back_to
+        if (
+            came is None
+            or came.keeping.native_version_max is None
+            or came.keeping.keeps_version(there)
+            or came.keeping.version_after(there) != record.native_version
+        ):
+            return False
+        node = await read(lambda: self._source.get(record.path))
+        return node is not None and node.stat.revision <= came.left_at
 
     async def _is_parent(self, path: str) -> bool:
         return path == ROOT or bool(await read(lambda: self._target.children(path)))
@@ -228,6 +258,17 @@ class Converging:
                     if node is not None and node.stat.created_by_self:
                         await self._remove(node.stat.path)
             del self._unclean[path]
+
+
+InTurns = Callable[[Sequence[str]], AsyncIterator[Sequence[str]]]
+
+
+async def turns(
+    paths: Sequence[str], at_once: int = METADATA_COPY_READS_MAX
+) -> AsyncIterator[Sequence[str]]:
+    """Some of the paths at a time, until all had their turn."""
+    for start in range(0, len(paths), at_once):
+        yield paths[start : start + at_once]
 
 
 async def read(ask: Callable[[], Awaitable[T]]) -> T:

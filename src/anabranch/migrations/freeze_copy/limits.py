@@ -45,6 +45,10 @@ BLOCKERS_SHOWN_MAX: Final = 20
 """Named by a plan; all are counted."""
 READS_PER_COPY: Final = 5
 """As often as a whole tree is read or written, about, until writes begin to wait."""
+READ_AT_ONCE_S: Final = 0.002
+"""So much of what may be read in a second is read at once, so that others come in between."""
+PACED_READS: Final = 2
+"""As often as the whole source is read at the rate that was asked for: to copy, and to compare."""
 SHOWN_NODES_MAX: Final = 5
 """Named when a target is not empty."""
 _HOLDING_PHASES: Final = 5

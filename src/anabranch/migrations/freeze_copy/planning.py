@@ -13,7 +13,7 @@ from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.sources import shown
 from anabranch.metadata.zookeeper import addresses as zookeeper_addresses
 from anabranch.migrations.engine.steps import Blocker
-from anabranch.migrations.freeze_copy.limits import BLOCKERS_SHOWN_MAX, READS_PER_COPY
+from anabranch.migrations.freeze_copy.limits import BLOCKERS_SHOWN_MAX, PACED_READS, READS_PER_COPY
 
 _RIGHTS: Final = "has access rights, which the target cannot hold: say drop_acls to leave them out"
 
@@ -107,7 +107,7 @@ class Survey:
         """What was counted; the seconds are a guess by how long it took to count."""
         expected_s = READS_PER_COPY * read_s
         if nodes_per_s is not None:
-            expected_s = max(expected_s, self.nodes / nodes_per_s)
+            expected_s = max(expected_s, PACED_READS * self.nodes / nodes_per_s)
         return {
             "nodes": self.nodes,
             "bytes": self.size_bytes,

@@ -7,6 +7,7 @@ of it. Whatever else is found there belongs to somebody.
 import json
 from typing import Any, Final
 
+from anabranch.errors import ConfigError
 from anabranch.metadata.announced import (
     OPERATIONS,
     Announced,
@@ -18,6 +19,7 @@ from anabranch.metadata.features import FEATURES_PATH
 from anabranch.metadata.paths import ROOT, join, parent_of
 from anabranch.metadata.store import ANY, MetadataStore
 from anabranch.metadata.switchable.fence import FENCE_PATH, GENERATION_PATH, PRESENT_PATH
+from anabranch.metadata.switchable.succession import succession_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.freeze_copy.limits import SHOWN_NODES_MAX
 
@@ -37,6 +39,25 @@ async def reserve(target: MetadataStore, source_url: str, attempt: str) -> None:
         "attempt": attempt,
     }
     await target.put(RESERVED_PATH, json.dumps(document).encode(), ANY)
+
+
+async def refuse_copy(store: MetadataStore) -> None:
+    """Make sure that a store is not one that is being made a copy, and not yet in use for good.
+
+    Raises:
+        ConfigError: if it is: whoever takes no part may write what nobody brings back.
+    """
+    node = await store.get(RESERVED_PATH)
+    holder = None if node is None else _read(node.value)
+    if holder is None:
+        return
+    found = await succession_of(store)
+    if found is None or found.attempt != holder.get("attempt"):
+        raise ConfigError(
+            f"this store is a copy of {holder.get('source')} and not in use for good: ask a server "
+            "of the cluster, or wait for finalize. If nothing came of that attempt, delete "
+            f"{OPERATIONS} from this store first; nothing was changed"
+        )
 
 
 async def occupied_by(

@@ -14,6 +14,7 @@ from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
     PRESENT_PATH,
+    in_use_since,
     raise_fence,
     raise_generation,
 )
@@ -194,7 +195,8 @@ class FreezeCopy:
     async def _tail_back(self, turn: Turn) -> Tail:
         if self._back is None:
             source, target = await self._ends(turn)
-            self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check)
+            since = await in_use_since(target.store)
+            self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check, since)
         if not self._back.complete:
             await self._back.copy(_shown_by(turn))
         return self._back
@@ -225,7 +227,7 @@ class FreezeCopy:
         rounds, lag = 0, LAG_MAX + 1
         while lag > LAG_MAX or rounds < TAIL_ROUNDS_MIN:
             turn.check()
-            lag = await tail.catch_up()
+            lag = await tail.catch_up(hurries=False)
             rounds += 1
             turn.progress(Progress(lag=lag))
             await asyncio.sleep(TAIL_LOOK_S)
@@ -277,17 +279,17 @@ class FreezeCopy:
         while True:
             tail = await self._proven_back(turn)
             turn.check()
-            lag = await tail.catch_up()
+            lag = await tail.catch_up(hurries=False)
             turn.progress(Progress(lag=lag))
             await asyncio.sleep(TAIL_LOOK_S if lag else TAIL_IDLE_S)
 
-    async def _proven_back(self, turn: Turn) -> Tail:
+    async def _proven_back(self, turn: Turn, *, hurries: bool = False) -> Tail:
         """The way back, on which everything was compared once."""
         tail = await self._tail_back(turn)
         if not tail.compared:
             turn.check()
             try:
-                await tail.verify()
+                await tail.verify(hurries=hurries)
             except ConflictError:
                 self._back = None  # copied anew when it is tried again
                 raise
@@ -295,7 +297,7 @@ class FreezeCopy:
 
     async def _take_last_changes_back(self, turn: Turn) -> None:
         turn.check()
-        tail = await self._proven_back(turn)
+        tail = await self._proven_back(turn, hurries=True)
         await self._wait_for_present(turn)
         await self._complete_back(tail)
 

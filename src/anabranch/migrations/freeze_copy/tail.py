@@ -6,7 +6,7 @@ missed, both trees are laid side by side; so does a copy go on that another driv
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,8 +20,14 @@ from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
 from anabranch.migrations.engine.bulk import BulkEngine, CompareWishes, StorePlace
-from anabranch.migrations.freeze_copy.converging import Converging, with_parents
-from anabranch.migrations.freeze_copy.limits import DIFFERENCE_LOOKS_MAX
+from anabranch.migrations.freeze_copy.converging import (
+    Converging,
+    InTurns,
+    Predecessor,
+    turns,
+    with_parents,
+)
+from anabranch.migrations.freeze_copy.limits import DIFFERENCE_LOOKS_MAX, READ_AT_ONCE_S
 from anabranch.runtime import Runtime
 from anabranch.telemetry import get_logger
 
@@ -68,8 +74,12 @@ class Tail:
         target: End,
         wishes: Wishes,
         check: Callable[[], None] = lambda: None,
+        back_since: Revision | None = None,
     ) -> None:
-        """`check` is called before each write; it raises `Fenced` once another one may write."""
+        """`check` is called before each write; it raises `Fenced` once another one may write.
+
+        With `back_since`, `source` has replaced `target` in that moment of its history.
+        """
         self._check = check
         self._runtime = runtime
         self._source = source
@@ -82,6 +92,7 @@ class Tail:
             check,
             drop_acls=wishes.drop_acls,
             passing=target.again,
+            back_to=None if back_since is None else Predecessor(source.keeping, back_since),
         )
         self._sorting = Sorting(runtime, wishes.sorting_folder)
         # A store tells what has changed only if somebody reads along.
@@ -122,7 +133,7 @@ class Tail:
             # It was there already, and where a store counts children it has a counter.
             await self._converging.converge([_ABOVE_OURS])
         else:
-            await self._reconcile(on_nodes, Pace(self._wishes.nodes_per_s, None))
+            await self._reconcile(on_nodes, Pace(self._wishes.nodes_per_s))
         self.complete = True
 
     async def _is_empty(self) -> bool:
@@ -141,7 +152,7 @@ class Tail:
                 yield record
 
     async def _paced(self, on_nodes: OnNodes) -> AsyncIterator[Record]:
-        pace = Pace(self._wishes.nodes_per_s, None)
+        pace = Pace(self._wishes.nodes_per_s)
         keeping, nodes, size_bytes = self._target.keeping, 0, 0
         async for record in self._lasting(self._source):
             if (why := keeping.why_not(record)) is not None:
@@ -155,28 +166,48 @@ class Tail:
             nodes, size_bytes = nodes + 1, size_bytes + len(record.value)
             if nodes % limits.METADATA_PAGE_NODES_MAX == 0:
                 on_nodes(nodes, size_bytes)
-            if pace.is_limited:
-                now_s = self._runtime.clock.monotonic_s()
-                if (delay_s := pace.take(now_s, len(record.value))) > 0:
-                    await asyncio.sleep(delay_s)
+            await self._keep_to(pace)
         on_nodes(nodes, size_bytes)
+
+    async def _keep_to(self, pace: Pace) -> None:
+        """One more node was read."""
+        if pace.is_limited:
+            delay_s = pace.take(self._runtime.clock.monotonic_s(), 0)
+            if delay_s > 0:
+                await asyncio.sleep(delay_s)
+
+    async def _slow_turns(self, paths: Sequence[str]) -> AsyncIterator[Sequence[str]]:
+        rate = self._wishes.nodes_per_s
+        if rate is None:
+            async for some in turns(paths):
+                yield some
+            return
+        pace = Pace(rate)
+        at_once = min(max(1, int(rate * READ_AT_ONCE_S)), limits.METADATA_COPY_READS_MAX)
+        async for some in turns(paths, at_once):
+            yield some
+            for _ in some:
+                await self._keep_to(pace)
+
+    async def _slowed(self, records: AsyncIterator[Record], pace: Pace) -> AsyncIterator[Record]:
+        async for record in records:
+            yield record
+            await self._keep_to(pace)
 
     async def _reconcile(self, on_nodes: OnNodes, pace: Pace) -> None:
         """Lay both trees side by side and mend what differs."""
         some: dict[str, None] = {}
-        async for path in self._differences(on_nodes):
+        async for path in self._differences(on_nodes, pace):
             some[path] = None
-            if pace.is_limited:
-                delay_s = pace.take(self._runtime.clock.monotonic_s(), 0)
-                await asyncio.sleep(delay_s)
             if len(some) >= limits.METADATA_PAGE_NODES_MAX:
                 await self._converging.converge(some)
                 some.clear()
         await self._converging.converge(some)
 
-    async def _differences(self, on_nodes: OnNodes) -> AsyncIterator[str]:
+    async def _differences(self, on_nodes: OnNodes, pace: Pace) -> AsyncIterator[str]:
         source, target = self._source, self._target
-        left = self._sorting.in_path_order(self._lasting(source), source.keeping)
+        read = self._slowed(self._lasting(source), pace)
+        left = self._sorting.in_path_order(read, source.keeping)
         right = self._sorting.in_path_order(self._lasting(target), target.keeping)
         nodes = 0
         async for found in compare(
@@ -187,6 +218,8 @@ class Tail:
             if found.path == ROOT and found.left is None:
                 continue
             left_one, right_one = found.left, found.right
+            if left_one is None:
+                await self._keep_to(pace)
             if (
                 left_one is None
                 or right_one is None
@@ -196,8 +229,11 @@ class Tail:
 
     # --- what has changed -----------------------------------------------------------------------
 
-    async def catch_up(self) -> int:
-        """Copy what has changed since the last call; returns how many paths that were."""
+    async def catch_up(self, *, hurries: bool = True) -> int:
+        """Copy what has changed since the last call; returns how many paths that were.
+
+        Unless it hurries, it reads as slowly as was asked for.
+        """
         assert self._at is not None, "call `copy` first"
         store = self._source.store
         now = await store.revision()
@@ -214,7 +250,7 @@ class Tail:
         paths = with_parents(changed)
         if self._touched is not None:
             self._touched.update(paths)
-        await self._converging.converge(paths)
+        await self._converging.converge(paths, turns if hurries else self._slow_turns)
         self._at = now
         await self._notice_others()
         return len(changed)
@@ -238,8 +274,8 @@ class Tail:
 
     # --- whether it is the same -----------------------------------------------------------------
 
-    async def verify(self) -> None:
-        """Compare everything, while the source is being written.
+    async def verify(self, *, hurries: bool = False) -> None:
+        """Compare everything, while the source is being written; as fast as can be if it hurries.
 
         Raises:
             ConflictError: naming a node that is not what it should be, and did not change.
@@ -251,16 +287,16 @@ class Tail:
             self._reading.append(self._target.store.watch("/"))
         self._there_at = await self._target.store.revision()
         doubtful: dict[str, None] = {}
-        async for path in self._doubtful():
+        async for path in self._doubtful(None if hurries else self._wishes.nodes_per_s):
             doubtful[path] = None
         if doubtful:
             # Most of them were only being written, or are counted in another way.
-            await self.catch_up()
-            for path in await self._differ(doubtful):
-                await self._settle(path)
+            await self.catch_up(hurries=hurries)
+            for path in await self._differ(doubtful, turns if hurries else self._slow_turns):
+                await self._settle(path, hurries=hurries)
         self.compared = not self._is_blind
 
-    async def _doubtful(self) -> AsyncIterator[str]:
+    async def _doubtful(self, nodes_per_s: float | None) -> AsyncIterator[str]:
         """Paths that may differ; each is looked at again by whoever asks.
 
         An engine reads both stores by handles of its own, and writes nothing. If it fails, or finds
@@ -268,7 +304,7 @@ class Tail:
         """
         engine = self._wishes.compared_by
         if engine is not None:
-            wishes = CompareWishes(nodes_per_s=self._wishes.nodes_per_s)
+            wishes = CompareWishes(nodes_per_s=nodes_per_s)
             places = StorePlace(self._source.url), StorePlace(self._target.url)
             try:
                 found = await engine.compare(*places, wishes=wishes)
@@ -286,13 +322,13 @@ class Tail:
                         if not stays_behind(mismatch.path):
                             yield mismatch.path
                     return
-        async for path in self._differences(lambda nodes, size_bytes: None):
+        async for path in self._differences(lambda nodes, size_bytes: None, Pace(nodes_per_s)):
             yield path
 
-    async def _settle(self, path: str) -> None:
+    async def _settle(self, path: str, *, hurries: bool) -> None:
         assert self._touched is not None
         for _ in range(DIFFERENCE_LOOKS_MAX):
-            await self.catch_up()
+            await self.catch_up(hurries=hurries)
             if (why := await self._converging.difference(path)) is None:
                 return
             if path not in self._touched:
@@ -328,18 +364,16 @@ class Tail:
 
         What is the same need not be compared again, unless it is changed again.
         """
-        differ = await self._differ(self._all_touched())
+        differ = await self._differ(self._all_touched(), self._slow_turns)
         self._touched, self._disturbed = dict.fromkeys(differ), {}
 
     def _all_touched(self) -> dict[str, None]:
         return {**(self._touched or {}), **self._disturbed}
 
-    async def _differ(self, paths: Iterable[str]) -> dict[str, str]:
+    async def _differ(self, paths: Iterable[str], in_turns: InTurns = turns) -> dict[str, str]:
         """Which of some nodes are not the same, and why."""
-        wanted = list(paths)
         found: dict[str, str] = {}
-        for start in range(0, len(wanted), limits.METADATA_COPY_READS_MAX):
-            some = wanted[start : start + limits.METADATA_COPY_READS_MAX]
+        async for some in in_turns(list(paths)):
             whys = await asyncio.gather(*map(self._converging.difference, some))
             found.update((path, why) for path, why in zip(some, whys, strict=True) if why)
         return found

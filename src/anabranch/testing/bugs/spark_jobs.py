@@ -139,7 +139,9 @@ def job_tables_are_made_again(self: Any, spark: Any, step: str, make: Any) -> An
     "replacement_believes_a_failed_engine",
     target="anabranch.migrations.freeze_copy.tail:Tail._differences",
 )
-async def replacement_believes_a_failed_engine(self: Any, on_nodes: Any) -> AsyncIterator[str]:
+async def replacement_believes_a_failed_engine(
+    self: Any, on_nodes: Any, pace: Any
+) -> AsyncIterator[str]:
     """What an engine did not say is taken for the same."""
     return
     yield ""

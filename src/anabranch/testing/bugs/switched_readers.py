@@ -10,6 +10,7 @@ from anabranch.metadata.switchable.route import Route
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.metadata.switchable.tokens import generation_of, own_version
 from anabranch.metadata.transfer.pace import Pace
+from anabranch.migrations.freeze_copy.converging import Converging
 from anabranch.migrations.freeze_copy.tail import End, Tail
 from anabranch.testing.planted import original, planted
 
@@ -80,6 +81,30 @@ async def stale_tokens_are_believed(self: Route, path: str, version: Version) ->
     return node.stat.version
 
 
+@planted(
+    "another_life_counts_as_the_same",
+    target="anabranch.metadata.switchable.route:Route.own_expected",
+)
+async def another_life_counts_as_the_same(self: Route, path: str, version: Version) -> Expected:
+    """A node that was deleted and made anew counts as the one before, if it has its number."""
+    old = None if self.left is None else await self.left.store.get(path)
+    if old is not None and old.stat.version.native == version.native:
+        version = old.stat.version
+    plain: Any = original("another_life_counts_as_the_same")
+    found: Expected = await plain(self, path, version)
+    return found
+
+
+@planted(
+    "versions_come_back_changed",
+    target="anabranch.migrations.freeze_copy.converging:Converging._lost_version",
+)
+async def versions_come_back_changed(self: Converging, record: Record, there: Record) -> bool:
+    """On the way back every version becomes what the store in use could keep of it."""
+    del self, record, there
+    return False
+
+
 @planted("the_source_is_not_fenced", target="anabranch.migrations.freeze_copy.steps:raise_fence")
 async def the_source_is_not_fenced(store: MetadataStore, attempt: str) -> None:
     """A process that was left behind writes on to the store that was left."""
@@ -90,6 +115,16 @@ def copy_knows_no_pace(self: Pace, now_s: float, size_bytes: int) -> float:
     """A copy goes as fast as it can."""
     del self, now_s, size_bytes
     return 0.0
+
+
+@planted("comparison_knows_no_pace", target="anabranch.migrations.freeze_copy.tail:Tail._slowed")
+async def comparison_knows_no_pace(
+    self: Tail, records: AsyncIterator[Record], pace: Pace
+) -> AsyncIterator[Record]:
+    """The store in use is copied as slowly as was asked for, and compared as fast as can be."""
+    del self, pace
+    async for record in records:
+        yield record
 
 
 async def _changed(

@@ -29,6 +29,8 @@ class Nature:
     """How fast the servers' clocks run."""
     lost_answers: float = 0.0
     """Share of writes whose connection ends after they were carried out, before the answer."""
+    numbers_given: int = 0
+    """How many numbers each shard has given to states that are gone."""
 
 
 class Cluster:
@@ -37,7 +39,7 @@ class Cluster:
     def __init__(self, world: Surroundings, nature: Nature) -> None:
         self.world = world
         self.nature = nature
-        self.shards = [ModelShard(number) for number in range(nature.shards)]
+        self.shards = [ModelShard(number, nature.numbers_given) for number in range(nature.shards)]
         self.servers: list[ModelServer] = []
         self._leaders: dict[int, ModelServer] = {}
         self._ends_s: dict[tuple[int, int], float] = {}

@@ -38,7 +38,7 @@ class _Stored:
 class ModelShard:
     """The state after some log entries."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, numbers_given: int = 0) -> None:
         self.number = number
         self.batches: list[pb.NotificationBatch] = []
         """By offset, what was told of each entry."""
@@ -48,7 +48,7 @@ class ModelShard:
         """The sessions that live, with their timeouts in milliseconds."""
         self._records: dict[str, _Stored] = {}
         self._order: list[tuple[tuple[int, bytes], str]] = []
-        self._last_version = -1
+        self._last_version = numbers_given - 1
         self._told: dict[str, pb.Notification] = {}
 
     # --- writing ------------------------------------------------------------------------------
