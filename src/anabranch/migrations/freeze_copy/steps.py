@@ -14,6 +14,7 @@ from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
     PRESENT_PATH,
+    generation_of_store,
     raise_fence,
     raise_generation,
 )
@@ -258,6 +259,12 @@ class FreezeCopy:
         turn.check()
         await raise_generation(source.store, target.store)
 
+    async def _hear_from_target(self, turn: Turn) -> None:
+        """A target that fell silent after it was proven is not turned to: nothing leads back."""
+        turn.check()
+        _, target = await self._ends(turn)
+        await generation_of_store(target.store)
+
     async def _lead_foreign(self, turn: Turn) -> None:
         if are_led(turn):
             await self.foreign.lead(turn)
@@ -367,6 +374,7 @@ _STEPS: Final[Mapping[str, Callable[[FreezeCopy, Turn], Awaitable[None]]]] = {
     "halting": FreezeCopy._halt_foreign,
     "freezing": FreezeCopy._take_last_changes,
     "fencing": FreezeCopy._fence_source,
+    "switching": FreezeCopy._hear_from_target,
     "leading": FreezeCopy._lead_foreign,
     "switched": FreezeCopy._follow_back,
     "finalizing": FreezeCopy._finalize,
