@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from anabranch.metadata.announced import (
     OPERATIONS,
+    RESERVED_PATH,
     Announced,
     journal_path,
     past_path,
@@ -21,7 +22,6 @@ from anabranch.metadata.switchable.fence import FENCE_PATH, GENERATION_PATH, PRE
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.freeze_copy.limits import SHOWN_NODES_MAX
 
-RESERVED_PATH: Final = f"{OPERATIONS}/reserved"
 _MAGIC: Final = "anabranch-reserved-store"
 _VERSION: Final = 1
 _OURS: Final = (RESERVED_PATH, FENCE_PATH, GENERATION_PATH, PRESENT_PATH)
