@@ -153,9 +153,11 @@ async def _metadata_beside(
 
     Raises:
         ConfigError: if it is not there, belongs to other ledgers, or is older than they are.
+        ConflictError: if another store is replacing it, or has.
     """
     from anabranch.ledgers.ledger_ids import LedgerIds
     from anabranch.metadata.factory import open_store
+    from anabranch.migrations.engine.under_way import refuse_while_moved
     from anabranch.server.cluster_tie import check_tie
 
     if data is None or not (data / "metadata").exists():
@@ -167,6 +169,7 @@ async def _metadata_beside(
         metadata = await open_store(f"embedded:{copy}", runtime)
         try:
             # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
+            await refuse_while_moved(metadata)
             await check_tie(runtime.disk, str(data / "ledgers"), metadata)
             issued_below = await LedgerIds(metadata, runtime).issued_below()
             newer = [each for each in stored.ledgers() if each.ledger_id >= issued_below]

@@ -107,7 +107,10 @@ class LedgersOfCluster:
         async with self._opened(runtime) as (ledgers, registry):
             known = await ledgers.describe(ledger_id)
             ledgers.check_password(known)
-            if not force:
+            if force:
+                async with self._settled(runtime, registry):
+                    pass  # whoever forces it knows of the ledger, and maybe not of the operation
+            else:
                 async with self._naming(runtime, ledgers, registry) as naming:
                     for store in naming.stores:
                         await refuse_needed(store, ledger_id)
@@ -156,15 +159,32 @@ class LedgersOfCluster:
         """The metadata stores in which topics, cursors and schemas may name the ledgers."""
         from anabranch.ledgers.addresses import parse_bookkeeper
 
-        address = parse_bookkeeper(self._url)
+        root = parse_bookkeeper(self._url).root
+        async with self._settled(runtime, registry) as metadata:
+            yield await naming_stores(ledgers, registry, metadata, root)
+
+    @asynccontextmanager
+    async def _settled(
+        self, runtime: "Runtime", registry: "MetadataStore"
+    ) -> "AsyncIterator[MetadataStore]":
+        """The metadata store of the servers; neither it nor the registry is being replaced.
+
+        Raises:
+            ConflictError: if one of them is, or was.
+        """
+        from anabranch.ledgers.addresses import parse_bookkeeper
+        from anabranch.migrations.engine.under_way import refuse_while_moved
+
         async with AsyncExitStack() as held:
             metadata = registry
-            if self._metadata and address.metadata_url:
+            if self._metadata and parse_bookkeeper(self._url).metadata_url:
                 credentials = self._metadata_credentials
                 metadata = await held.enter_async_context(
                     looked_at(self._metadata, credentials, runtime)
                 )
-            yield await naming_stores(ledgers, registry, metadata, address.root)
+            for store in dict.fromkeys((registry, metadata)):
+                await refuse_while_moved(store)
+            yield metadata
 
 
 def _refuse_doubtful(known: "LedgerMetadata") -> None:

@@ -16,6 +16,8 @@ from anabranch.metadata.paths import is_within
 OPERATIONS: Final = "/anabranch/migrations"
 PULSARS_OPERATION: Final = "/pulsar/migration-coordinator"
 """Where Pulsar's own processes are told that their store is being replaced, and register."""
+RESERVED_PATH: Final = f"{OPERATIONS}/reserved"
+"""Says in a target of which attempt it is; stays there, whatever came of that."""
 JOURNAL_MAGIC: Final = "anabranch-migration"
 REPORT_MAGIC: Final = "anabranch-participant"
 DOCUMENT_VERSION: Final = 1

@@ -222,6 +222,7 @@ async def test_a_lost_segment_of_a_living_ledger_is_reported(folder: Folder) -> 
             await folder.open()
 
 
+@pytest.mark.goal("rel.X5", part="segment", broken_by="damaged_record_is_served")
 @pytest.mark.goal("core.L2", part="embedded", broken_by="damaged_record_is_served")
 async def test_a_damaged_entry_is_reported_with_its_place_and_not_served(folder: Folder) -> None:
     store = await folder.open()
@@ -264,6 +265,7 @@ async def test_every_cut_of_the_journal_keeps_what_came_before(
         await again.close()
 
 
+@pytest.mark.goal("rel.X5", part="journal", broken_by="damage_is_cut_as_a_tail")
 @pytest.mark.goal("core.L2", part="embedded", broken_by="damage_is_cut_as_a_tail")
 async def test_every_flipped_byte_is_reported_and_nothing_wrong_is_served(
     folder: Folder, tmp_path: Path
@@ -297,6 +299,7 @@ async def test_every_flipped_byte_is_reported_and_nothing_wrong_is_served(
 @pytest.mark.parametrize(
     ("code", "first"), [(errno.EIO, StoreFailed), (errno.ENOSPC, DiskFull)], ids=["eio", "full"]
 )
+@pytest.mark.goal("rel.X4", part="ledgers", broken_by="failed_write_counts_as_done")
 @pytest.mark.goal("core.L2", part="embedded", broken_by="failed_write_counts_as_done")
 async def test_after_a_failed_write_nothing_is_acknowledged_and_all_before_is_kept(
     folder: Folder, code: int, first: type[Exception]

@@ -112,7 +112,8 @@ async def test_writes_wait_no_longer_than_the_deadline(phase: str) -> None:
 
 
 @pytest.mark.goal("454.A28", part="target is gone", broken_by="deadlines_do_not_count")
-@pytest.mark.parametrize("phase", ["copying", "freezing", "fencing"])
+@pytest.mark.broken_by("silent_target_is_turned_to")
+@pytest.mark.parametrize("phase", ["copying", "freezing", "fencing", "switching"])
 async def test_a_target_that_is_gone_leads_back_to_the_source(phase: str) -> None:
     table = PATIENT
     for late in BEFORE_SWITCH[BEFORE_SWITCH.index(phase) :]:

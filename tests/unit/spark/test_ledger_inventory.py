@@ -103,6 +103,7 @@ def test_a_thousand_orphans_are_found_and_none_of_a_thousand_traps(spark, served
     assert named[1] == [f"managed ledger {TOPIC.format(0)}"]
 
 
+@pytest.mark.goal("rel.A28", part="inventory", broken_by="inventory_ignores_migrations")
 @pytest.mark.goal("spark.B6", part="orphans and traps", broken_by="inventory_ignores_migrations")
 def test_nothing_is_an_orphan_while_the_metadata_are_being_moved(spark, served):
     nodes, orphans = stock(10, 0)

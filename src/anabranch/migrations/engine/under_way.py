@@ -3,8 +3,10 @@
 import json
 from typing import Final
 
-from anabranch.metadata.announced import OPERATIONS, read_announced
+from anabranch.errors import ConflictError
+from anabranch.metadata.announced import OPERATIONS, RESERVED_PATH, read_announced
 from anabranch.metadata.store import MetadataStore
+from anabranch.metadata.switchable.succession import SUCCEEDS_PATH
 
 _HARMLESS: Final = ("rolled back", "aborted", "failed")
 """Phases in which an operation is over, and the store is in use as before."""
@@ -23,12 +25,27 @@ async def operation_under_way(store: MetadataStore) -> str:
             phase = read_announced(node.value).phase
             if phase not in _HARMLESS:
                 return f"{node.stat.path} is in the phase {phase!r}: names may be in another store"
+    if await store.exists(RESERVED_PATH) and not await store.exists(SUCCEEDS_PATH):
+        return f"{RESERVED_PATH} says that this is a copy of a store which is still needed"
     flag = await store.get(_PULSARS_FLAG)
     if flag is not None:
         phase = _pulsars_phase(flag.value)
         if phase not in _PULSARS_HARMLESS:
             return f"{_PULSARS_FLAG} is in the phase {phase!r}: names may be in another store"
     return ""
+
+
+async def refuse_while_moved(store: MetadataStore) -> None:
+    """Let nothing be removed because these metadata do not name it, while they are being moved.
+
+    Raises:
+        ConflictError: saying which operation is in the way.
+    """
+    if words := await operation_under_way(store):
+        raise ConflictError(
+            f"{words}; so what is needed is not known, and nothing was removed: end the operation "
+            "first, or give the metadata store that is in use"
+        )
 
 
 def _pulsars_phase(value: bytes) -> str:

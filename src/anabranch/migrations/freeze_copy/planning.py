@@ -1,7 +1,7 @@
 """What replacing the metadata store would take, and what stands against it. Writes nothing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,8 @@ from anabranch.metadata.zookeeper import addresses as zookeeper_addresses
 from anabranch.migrations.engine.steps import Blocker
 from anabranch.migrations.freeze_copy.limits import BLOCKERS_SHOWN_MAX, PACED_READS, READS_PER_COPY
 
+LOCAL: Final = "local"
+"""The engine that is no other: the driver itself."""
 _RIGHTS: Final = "has access rights, which the target cannot hold: say drop_acls to leave them out"
 
 
@@ -34,6 +36,24 @@ def rate_of(parameters: Mapping[str, str]) -> float | None:
     if not (math.isfinite(rate) and rate > 0):
         raise InputError(f"nodes_per_s has to be a number above 0, not {limit[:80]}")
     return rate
+
+
+def notes_on_engine(parameters: Mapping[str, str], engines: Collection[str]) -> list[str]:
+    """What a plan says of the bulk engine that was asked for.
+
+    Raises:
+        InputError: if there is no such engine here.
+    """
+    name = parameters.get("bulk", LOCAL)
+    if name == LOCAL:
+        return []
+    if name not in engines:
+        known = ", ".join(sorted([LOCAL, *engines]))
+        raise InputError(
+            f"this server has no bulk engine {name[:80]!r}, only {known}: that of Spark needs "
+            "the setting metadata_migration_spark"
+        )
+    return [f"{name} compares everything; the driver copies, and looks again at what may differ"]
 
 
 def refuse_same_store(source_url: str, target_url: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from anabranch.errors import ConfigError
 from anabranch.metadata.announced import (
     OPERATIONS,
+    RESERVED_PATH,
     Announced,
     journal_path,
     past_path,
@@ -23,7 +24,6 @@ from anabranch.metadata.switchable.succession import succession_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.freeze_copy.limits import SHOWN_NODES_MAX
 
-RESERVED_PATH: Final = f"{OPERATIONS}/reserved"
 _MAGIC: Final = "anabranch-reserved-store"
 _VERSION: Final = 1
 _OURS: Final = (RESERVED_PATH, FENCE_PATH, GENERATION_PATH, PRESENT_PATH)

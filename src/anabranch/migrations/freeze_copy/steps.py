@@ -14,6 +14,7 @@ from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
     PRESENT_PATH,
+    generation_of_store,
     in_use_since,
     raise_fence,
     raise_generation,
@@ -42,14 +43,18 @@ from anabranch.migrations.freeze_copy.limits import (
 )
 from anabranch.migrations.freeze_copy.outsiders import Outsiders, flag_in_use
 from anabranch.migrations.freeze_copy.phases import TABLE
-from anabranch.migrations.freeze_copy.planning import Survey, rate_of, refuse_same_store
+from anabranch.migrations.freeze_copy.planning import (
+    LOCAL,
+    Survey,
+    notes_on_engine,
+    rate_of,
+    refuse_same_store,
+)
 from anabranch.migrations.freeze_copy.reservation import occupied_by, reserve
 from anabranch.migrations.freeze_copy.tail import End, Tail, Wishes
 from anabranch.runtime import Runtime
 
 OpenStore = Callable[[str], Awaitable[MetadataStore]]
-LOCAL: Final = "local"
-"""The engine that is no other: the driver itself."""
 
 
 class FreezeCopy:
@@ -96,7 +101,7 @@ class FreezeCopy:
             raise InputError("say what the store is to be replaced by: target=<url>")
         refuse_same_store(self._source.url, url)
         rate = rate_of(parameters)
-        bulk = self._bulk(parameters)
+        bulk = notes_on_engine(parameters, self._engines)
         if taken := await self._found_at(url):
             raise ConflictError(f"{shown(url)} is not empty: it has " + ", ".join(taken))
         source = self._source.store
@@ -136,25 +141,6 @@ class FreezeCopy:
             return await self._occupied_by(target)
         finally:
             await target.close()
-
-    def _bulk(self, parameters: Mapping[str, str]) -> list[str]:
-        """What a plan says of the engine that was asked for.
-
-        Raises:
-            InputError: if there is no such engine here.
-        """
-        name = parameters.get("bulk", LOCAL)
-        if name == LOCAL:
-            return []
-        if name not in self._engines:
-            known = ", ".join(sorted([LOCAL, *self._engines]))
-            raise InputError(
-                f"this server has no bulk engine {name[:80]!r}, only {known}: that of Spark needs "
-                "the setting metadata_migration_spark"
-            )
-        return [
-            f"{name} compares everything; the driver copies, and looks again at what may differ"
-        ]
 
     async def _occupied_by(self, target: MetadataStore, present: str = "") -> list[str]:
         source = self._source
@@ -259,6 +245,12 @@ class FreezeCopy:
             await self.late.begin(turn, tail.copied_until, await target.store.revision())
         turn.check()
         await raise_generation(source.store, target.store)
+
+    async def _hear_from_target(self, turn: Turn) -> None:
+        """A target that fell silent after it was proven is not turned to: nothing leads back."""
+        turn.check()
+        _, target = await self._ends(turn)
+        await generation_of_store(target.store)
 
     async def _lead_foreign(self, turn: Turn) -> None:
         if are_led(turn):
@@ -369,6 +361,7 @@ _STEPS: Final[Mapping[str, Callable[[FreezeCopy, Turn], Awaitable[None]]]] = {
     "halting": FreezeCopy._halt_foreign,
     "freezing": FreezeCopy._take_last_changes,
     "fencing": FreezeCopy._fence_source,
+    "switching": FreezeCopy._hear_from_target,
     "leading": FreezeCopy._lead_foreign,
     "switched": FreezeCopy._follow_back,
     "finalizing": FreezeCopy._finalize,

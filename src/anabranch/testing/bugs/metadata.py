@@ -14,6 +14,7 @@ from anabranch.metadata.local_handle import Answer
 from anabranch.metadata.operation_checks import check_operation
 from anabranch.metadata.oxia.client import OxiaClient
 from anabranch.metadata.paths import parent_of
+from anabranch.metadata.snapshot import _BLOCK, SnapshotReader
 from anabranch.metadata.state_machine import StateMachine
 from anabranch.metadata.store import (
     Event,
@@ -79,6 +80,18 @@ def snapshot_forgets_sequences(nodes: Sequence[tuple[str, Entry]]) -> bytes:
     poorer = [(path, entry._replace(next_sequence=0)) for path, entry in nodes]
     encoded: bytes = original("snapshot_forgets_sequences")(poorer)
     return encoded
+
+
+@planted(
+    "snapshot_checksums_are_passed_over",
+    target="anabranch.metadata.snapshot:SnapshotReader._next_block",
+)
+def snapshot_checksums_are_passed_over(self: SnapshotReader) -> tuple[int, bytes]:
+    """Whatever is in a block is taken for what was written."""
+    kind, length, _ = _BLOCK.unpack_from(self._content, self._offset)
+    start = self._offset + _BLOCK.size
+    self._offset = start + length
+    return kind, self._content[start : self._offset]
 
 
 @planted(

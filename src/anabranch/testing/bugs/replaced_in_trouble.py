@@ -97,6 +97,16 @@ async def failed_attempt_marks_the_target(self: FreezeCopy) -> None:
     await plain(self)
 
 
+@planted(
+    "silent_target_is_turned_to",
+    target="anabranch.migrations.freeze_copy.steps:generation_of_store",
+)
+async def silent_target_is_turned_to(store: MetadataStore) -> int:
+    """Nobody asks whether the target is still there before everybody turns to it."""
+    del store
+    return 0
+
+
 @planted("full_targets_are_taken", target="anabranch.migrations.freeze_copy.steps:occupied_by")
 async def full_targets_are_taken(*_: object, **__: object) -> list[str]:
     """Whatever is in a target is overwritten and removed."""
