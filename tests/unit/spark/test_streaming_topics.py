@@ -227,6 +227,27 @@ def test_everybody_who_waits_gets_something():
     assert rows_in([small, large]) == 1001
 
 
+def test_what_is_little_is_read_by_one_task_and_else_each_topic_by_its_own(topics):
+    topics.ask("PUT", "persistent/public/default/little/partitions", b"3")
+    for part in range(3):
+        topics.fill(f"little-partition-{part}", [b"%d" % part] * 4)
+    read = [b"0"] * 4 + [b"1"] * 4 + [b"2"] * 4
+    for options, tasks in (
+        ({}, 1),
+        ({"maxEntriesPerTask": "2"}, 2),
+        ({"maxRowsPerTask": "100"}, 3),
+    ):
+        query = Query(topics, topic="little", start="earliest", **options)
+        end = query.next_offset()
+        assert len(query.reader.partitions(query.offset, end)) == tasks
+        assert [row["value"] for row in query.read(end)] == read
+    for part in (1, 2):
+        topics.fill(f"little-partition-{part}", [bytes(600_000)])
+    query = Query(topics, topic="little", start="earliest")
+    found = query.reader.partitions(query.offset, query.next_offset())
+    assert len(found) == 2, "a megabyte is enough for a task"
+
+
 def test_an_entry_above_the_limit_goes_alone_and_a_cut_one_goes_on():
     whole = [EntrySize(1, 0, 10, 500), EntrySize(1, 1, 10, 500)]
     assert take([Waiting("t", Place(1, 0), whole, 2)], None, 100) == {"t": Place(1, 1)}
