@@ -75,6 +75,20 @@ async def spark_numbers_rows_anew(self: Any, target: TopicName) -> Any:
     return await original("spark_numbers_rows_anew")(self, target)
 
 
+_seen_first: list[int] = []
+
+
+@planted("spark_counts_batches_from_its_start", target="pyspark_anabranch.writers:Publishing.send")
+def spark_counts_batches_from_its_start(
+    self: Publishing, query_id: str, task: int, batch_id: int, batches: Iterator[Any]
+) -> int:
+    """The first batch that a process sends is number zero, whichever it is."""
+    _seen_first.append(batch_id)
+    plain = original("spark_counts_batches_from_its_start")
+    sent: int = plain(self, query_id, task, batch_id - _seen_first[0], batches)
+    return sent
+
+
 @planted("spark_attempts_have_no_token", target="pyspark_anabranch.staging:Stage._path")
 def spark_attempts_have_no_token(self: Stage, staged: StagedRows) -> str:
     """Attempts are told apart by their number alone, which every run of a query begins at zero."""
