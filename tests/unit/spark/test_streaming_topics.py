@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from anabranch.client import Batching
 from anabranch.errors import ConfigError
 from pyspark_anabranch.admission import EntrySize, Waiting, rows_in, shares, take
 from pyspark_anabranch.places import Place
@@ -225,6 +226,13 @@ def test_everybody_who_waits_gets_something():
     assert take([small, large], 1000, None) == {"small": Place(1, 1), "large": Place(2, 999)}
     assert take([small, large], None, 100) == {"small": Place(1, 1), "large": Place(2, 9)}
     assert rows_in([small, large]) == 1001
+
+
+def test_a_batch_that_begins_within_an_entry_is_as_large_as_it_may_be(topics):
+    topics.fill("within", numbers(20), batching=Batching(messages_max=10, delay_s=5))
+    query = Query(topics, topic="within", start="earliest", maxRowsPerTrigger="8")
+    assert [len(query.batch()) for _ in range(3)] == [8, 8, 4]
+    assert query.values == numbers(20)
 
 
 def test_what_is_little_is_read_by_one_task_and_else_each_topic_by_its_own(topics):
