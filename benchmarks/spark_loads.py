@@ -212,6 +212,7 @@ def measure(load: str, stage: Stage, side: Side) -> dict[str, Figure]:
     """Run a load once."""
     if load == LATENCY:
         return _latencies(stage, side)
+    os.sync()  # no load pays for what the one before it has left to be written
     _, work = BULK[load]
     cost = work(stage, side)
     return {

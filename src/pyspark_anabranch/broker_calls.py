@@ -45,7 +45,9 @@ async def look_at(
     if not spans:
         return Waiting(topic, start, found, 0)
     feed = EntryFeed(client, TopicName.parse(topic), spans, queue_bytes=SCAN_BYTES)
-    rows = size = 0
+    # What is before the start in its entry does not wait.
+    begins_within = (spans[0].ledger_id, spans[0].first) == start[:2]
+    rows, size = -start.batch_index if begins_within else 0, 0
     try:
         await feed.start()
         while _wants_more(rows, rows_max, size, bytes_max):

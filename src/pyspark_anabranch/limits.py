@@ -11,6 +11,8 @@ SCAN_BYTES: Final = 1 * MIB
 """The same for a driver that only wants to know how large entries are."""
 CHUNK_BYTES: Final = 4 * MIB
 """Entries that become one Arrow batch."""
+SMALL_TASK_BYTES: Final = 1 * MIB
+"""Of a stream: what several topics have less of together is read by one task."""
 LOOK_BACK_ENTRIES: Final = 64
 """How far before a range the beginning of a message in chunks is looked for first."""
 LOOK_BACK_FACTOR: Final = 8

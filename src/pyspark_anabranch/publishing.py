@@ -5,12 +5,15 @@ remembers the last number of each name; whoever sends the rows again is told, an
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import numpy as np
+import pyarrow as pa
 
 from anabranch.client.client import Client
 from anabranch.client.message import MessageId
-from anabranch.client.packing import Outgoing
+from anabranch.client.packing import Outgoing, PackedBatch
 from anabranch.client.producer import TopicProducer
 from anabranch.client.settings import Batching
 from anabranch.errors import ConfigError
@@ -18,13 +21,15 @@ from anabranch.ids import TopicName
 from anabranch.wire.compression import Compression
 from pyspark_anabranch.access import Access
 from pyspark_anabranch.admin_view import AdminView
+from pyspark_anabranch.arrays import Int64s
 from pyspark_anabranch.limits import (
     SINK_BATCH_BYTES,
     SINK_BATCH_MESSAGES,
     SINK_GATHERED_BYTES,
     SINK_PENDING_MESSAGES,
 )
-from pyspark_anabranch.sink_rows import SinkRow, partition_of_key
+from pyspark_anabranch.packed_rows import Columns, PackedRows, columns_of, packed
+from pyspark_anabranch.sink_rows import SinkRow, partition_of_key, sink_rows
 
 _NUMBERS_PER_BATCH: Final = 2**32
 """How many rows a task may have; batches of a stream take one such range after the other."""
@@ -63,11 +68,34 @@ class Partitions:
             return found[partition_of_key(row.key, len(found))]
         return found[turn % len(found)]
 
+    def spread(
+        self, columns: Columns, topic: TopicName | None, first: int
+    ) -> list[tuple[TopicName, Int64s]]:
+        """Where rows go that name neither topic nor partition: those of each target, in order."""
+        found = self.of(str(topic))
+        numbers = np.arange(len(columns.values))
+        if len(found) == 1:
+            return [(found[0], numbers)]
+        places = (numbers + first) % len(found)
+        if columns.keys is not None:
+            encoded = columns.keys.dictionary_encode()
+            each = [partition_of_key(key, len(found)) for key in encoded.dictionary.to_pylist()]
+            indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+            has_key = columns.keys.is_valid().to_numpy(zero_copy_only=False)
+            places = np.where(has_key, np.array(each)[indices], places)
+        order = np.argsort(places, kind="stable")
+        cuts = np.searchsorted(places[order], np.arange(1, len(found)))
+        return [
+            (target, rows)
+            for target, rows in zip(found, np.split(order, cuts), strict=True)
+            if len(rows)
+        ]
+
 
 async def publish(
     access: Access,
     partitions: Partitions,
-    rows: Iterator[SinkRow],
+    batches: Iterator[pa.RecordBatch],
     *,
     topic: TopicName | None,
     name: str,
@@ -82,15 +110,17 @@ async def publish(
     """
     client = await access.connect()
     sender = _Sender(client, name, compression)
+    place, first_number = 0, batch_id * _NUMBERS_PER_BATCH
     try:
-        for row in rows:
-            target = partitions.target(row, topic, row.number)
-            lane = sender.lanes.get(target) or await sender.open_lane(target)
-            sender.gathered_bytes += lane.add(row, batch_id * _NUMBERS_PER_BATCH + row.number)
-            if lane.is_full:
-                await sender.send(lane)
-            elif sender.gathered_bytes >= SINK_GATHERED_BYTES:
-                await sender.send_all()
+        for batch in batches:
+            columns = None if topic is None else columns_of(batch)
+            if columns is None or not await sender.add_packed(
+                columns, partitions.spread(columns, topic, place), place, first_number
+            ):
+                for row in sink_rows(iter([batch]), place):
+                    target = partitions.target(row, topic, row.number)
+                    await sender.add(target, row, first_number + row.number)
+            place += batch.num_rows
         await sender.finish()
     finally:
         await client.close()
@@ -106,8 +136,60 @@ class _Lane:
         """The first number that the broker does not know."""
         self._bytes_max = min(SINK_BATCH_BYTES, producer.batch_bytes_max)
         self._messages: list[Outgoing] = []
+        self._packed: list[PackedBatch] = []
+        """Of the next entry. There are never some here and some messages as well."""
         self._bytes = 0
         self.is_full = False
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether rows wait that are not packed."""
+        return bool(self._messages)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of rows that are not sent yet."""
+        return self._bytes
+
+    @property
+    def has_packed(self) -> bool:
+        """Whether packed rows wait."""
+        return bool(self._packed)
+
+    def takes(self, rows: PackedRows) -> bool:
+        """Whether each of them has room in an entry with others."""
+        return rows.largest <= self._bytes_max
+
+    def cut(self, rows: PackedRows, first_number: int) -> Iterator[PackedBatch]:
+        """Take rows, unless the broker has them; entries that are full come out."""
+        at = int(np.searchsorted(rows.numbers, self._first_unknown - first_number))
+        while at < len(rows):
+            count = sum(piece.messages for piece in self._packed)
+            end = rows.end_of(at, SINK_BATCH_MESSAGES - count, self._bytes_max - self._bytes)
+            if end > at:
+                self._packed.append(rows.cut(at, end, first_number))
+                self._bytes += self._packed[-1].size
+            if end < len(rows):
+                yield self.take_packed()
+            at = end
+        if self._packed:
+            # A copy, so that what waits does not keep all the rows of its Arrow batch.
+            self._packed[-1] = self._packed[-1]._replace(payload=bytes(self._packed[-1].payload))
+
+    def take_packed(self) -> PackedBatch:
+        """What waits, as one batch."""
+        pieces, self._packed, self._bytes = self._packed, [], 0
+        first, last = pieces[0], pieces[-1]
+        if first is last:
+            return first
+        return PackedBatch(
+            b"".join([piece.payload for piece in pieces]),
+            sum(piece.messages for piece in pieces),
+            first.first_sequence_id,
+            last.last_sequence_id,
+            sum(piece.size for piece in pieces),
+            first.key,
+        )
 
     def add(self, row: SinkRow, number: int) -> int:
         """Take a row, unless the broker has it; returns what it takes."""
@@ -162,8 +244,58 @@ class _Sender:
         lane = self.lanes[target] = _Lane(producer)
         return lane
 
+    async def _lane(self, target: TopicName) -> _Lane:
+        return self.lanes.get(target) or await self.open_lane(target)
+
+    async def add(self, target: TopicName, row: SinkRow, number: int) -> None:
+        """Take a row; what is full goes out."""
+        lane = await self._lane(target)
+        if lane.has_packed:
+            await self.send(lane)
+        self.gathered_bytes += lane.add(row, number)
+        if lane.is_full:
+            await self.send(lane)
+        elif self.gathered_bytes >= SINK_GATHERED_BYTES:
+            await self.send_all()
+
+    async def add_packed(
+        self,
+        columns: Columns,
+        spread: Sequence[tuple[TopicName, Int64s]],
+        place: int,
+        first_number: int,
+    ) -> bool:
+        """Take rows as columns; returns whether it could: no row may need an entry for itself."""
+        taken = []
+        for target, rows in spread:
+            lane = await self._lane(target)
+            own = columns if len(spread) == 1 else columns.take(rows)
+            taken.append((lane, packed(own, rows + place, first_number)))
+        if not all(lane.takes(packed_rows) for lane, packed_rows in taken):
+            return False
+        for lane, packed_rows in taken:
+            if lane.has_messages:
+                await self.send(lane)
+            before = lane.waiting_bytes
+            for batch in lane.cut(packed_rows, first_number):
+                await self._send_packed(lane, batch)
+            self.gathered_bytes += lane.waiting_bytes - before
+        if self.gathered_bytes >= SINK_GATHERED_BYTES:
+            await self.send_all()
+        return True
+
+    async def _send_packed(self, lane: _Lane, batch: PackedBatch) -> None:
+        if self._failed is not None:
+            raise self._failed
+        self.sent += batch.messages
+        self._await(await lane.producer.send_packed(batch))
+        await asyncio.sleep(0)
+
     async def send(self, lane: _Lane) -> None:
         """Send what a lane has."""
+        if lane.has_packed:
+            self.gathered_bytes -= lane.waiting_bytes
+            await self._send_packed(lane, lane.take_packed())
         if self._failed is not None:
             raise self._failed
         for messages in lane.take():

@@ -62,9 +62,8 @@ class SinkRow(NamedTuple):
     properties: dict[str, str] | None
 
 
-def sink_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[SinkRow]:
-    """Rows of Arrow batches, numbered over all of them."""
-    number = 0
+def sink_rows(batches: Iterator[pa.RecordBatch], number: int = 0) -> Iterator[SinkRow]:
+    """Rows of Arrow batches, numbered over all of them, from a number on."""
     for batch in batches:
         columns = [_column(batch, name) for name in SINK_COLUMNS]
         for value, key, topic, partition, event_time, properties in zip(*columns, strict=True):
@@ -86,9 +85,14 @@ def _column(batch: pa.RecordBatch, name: str) -> Sequence[Any]:
         return [None] * batch.num_rows
     column = batch.column(at)
     if name == "event_time":
-        column = column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+        column = event_times_of(column)
     found: Sequence[Any] = column.to_pylist()
     return found
+
+
+def event_times_of(column: pa.Array) -> pa.Array:
+    """Moments as messages have them."""
+    return column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
 
 
 @lru_cache(maxsize=65_536)

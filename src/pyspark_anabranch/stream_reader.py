@@ -25,7 +25,7 @@ from pyspark_anabranch.offsets import Offsets, advanced, offsets_document, parse
 from pyspark_anabranch.options import LATEST, Options
 from pyspark_anabranch.places import BEGINNING, Place, Range
 from pyspark_anabranch.planning import bound_for, check_bounds, place_of, tasks_of
-from pyspark_anabranch.task_reading import partitions_of, read_task
+from pyspark_anabranch.task_reading import few_partitions_of, read_task
 from pyspark_anabranch.topic_map import TopicMap
 from pyspark_anabranch.topics import Topics
 
@@ -158,7 +158,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first < place:
                 known = self._view.map_of(TopicName.parse(name))
                 ranges.append((known, Range(name, self._intact_from(known, first), place)))
-        return partitions_of(tasks_of(ranges, self._options))
+        tasks = tasks_of(ranges, self._options)
+        maps = {known.topic: known for known, _ in ranges}
+        sizes = [maps[task.topic].size_bytes(task.spans) for task in tasks]
+        return few_partitions_of(tasks, sizes, self._options)
 
     def _intact_from(self, known: TopicMap, start: Place) -> Place:
         """The place from which to look for losses.

@@ -20,7 +20,7 @@ from pyspark_anabranch.admin_view import AdminView
 from pyspark_anabranch.broker_calls import run
 from pyspark_anabranch.options import Options
 from pyspark_anabranch.publishing import Partitions, check_deduplication, publish
-from pyspark_anabranch.sink_rows import SinkRow, sink_rows
+from pyspark_anabranch.sink_rows import sink_rows
 from pyspark_anabranch.staging import Stage, StagedRows
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
@@ -76,13 +76,15 @@ class Publishing:
                 found |= {partitions.target(row, self.topic, row.number) for row in rows}
         return sorted(found, key=str)
 
-    def send(self, query_id: str, task: int, batch_id: int, rows: Iterator[SinkRow]) -> int:
+    def send(
+        self, query_id: str, task: int, batch_id: int, batches: Iterator[pa.RecordBatch]
+    ) -> int:
         """Send the rows of a task under a name that only it has."""
         return run(
             publish(
                 self._options.access,
                 Partitions(self.view),
-                rows,
+                batches,
                 topic=self.topic,
                 name=f"spark-{query_id}-{task}",
                 batch_id=batch_id,
@@ -112,7 +114,7 @@ class DirectBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """See `DataSourceArrowWriter.write`."""
         task = running_task(self._job_id)
-        return Sent(self._publishing.send(task.query_id, task.task, 0, sink_rows(iterator)))
+        return Sent(self._publishing.send(task.query_id, task.task, 0, iterator))
 
 
 class StagedBatchWriter(DataSourceArrowWriter):
@@ -149,7 +151,7 @@ class StagedBatchWriter(DataSourceArrowWriter):
         sent = 0
         for number, staged in enumerate(chosen):
             try:
-                rows = sink_rows(stage.read(staged))
+                rows = stage.read(staged)
                 sent += self._publishing.send(self._job_id, staged.task, 0, rows)
             except AnabranchError as error:
                 total = sum(each.rows for each in chosen)
@@ -173,8 +175,8 @@ class DirectStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """See `DataSourceStreamArrowWriter.write`."""
         task = running_task()
-        rows = sink_rows(iterator)
-        return Sent(self._publishing.send(task.query_id, task.task, task.batch_id, rows))
+        sent = self._publishing.send(task.query_id, task.task, task.batch_id, iterator)
+        return Sent(sent)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """See `DataSourceStreamWriter.commit`; everything is out."""
@@ -219,8 +221,7 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         targets = self._publishing.targets(stage, chosen)
         check_deduplication(self._publishing.view, targets)
         for staged in chosen:
-            rows = sink_rows(stage.read(staged))
-            self._publishing.send(staged.query_id, staged.task, batchId, rows)
+            self._publishing.send(staged.query_id, staged.task, batchId, stage.read(staged))
         stage.finish(batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -1,9 +1,28 @@
-"""The drill that kills what a Spark stream stands on: whether it tells a copy that is wrong.
+"""A Spark stream whose driver, worker and broker are killed: each row once, keys in order.
 
-The drill itself takes minutes on a busy machine: `make drills ARGS="kill-spark --size small"`.
+`make drills ARGS=kill-spark` kills each of them twenty times.
 """
 
-from anabranch.testing.spark_kill_drill import judged
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.spark_kill_drill import judged, prepared
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+
+
+@pytest.mark.goal("spark.C3", part="kills", broken_by="spark_plans_a_restart_anew")
+@pytest.mark.goal("spark.C17", part="kills", broken_by="spark_counts_batches_from_its_start")
+def test_a_stream_whose_driver_worker_and_broker_are_killed_copies_each_row_once(
+    tmp_path: Path,
+) -> None:
+    with prepared(tmp_path, seed=4) as drill:
+        verdict = drill.run(1)
+    assert verdict["violations"] == []
+    assert verdict["kills"] == {"driver": 1, "worker": 1, "broker": 1}
+    assert verdict["kills_amid"] == 3
+    assert verdict["rows"] >= 400
 
 
 def test_the_drill_tells_a_copy_that_is_wrong() -> None:

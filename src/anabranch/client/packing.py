@@ -53,6 +53,20 @@ class Outgoing(NamedTuple):
         return size
 
 
+class PackedBatch(NamedTuple):
+    """Messages of a batch as they stand in its entry, before that is compressed."""
+
+    payload: Buffer
+    messages: int
+    first_sequence_id: int
+    last_sequence_id: int
+    size: int
+    """What they take, each as `Outgoing.size` says."""
+    key: str | bytes | None = None
+    """The first's: what is spread by key is spread by the entry's, and the first speaks for all."""
+    ordering_key: bytes | None = None
+
+
 def _describe(about: pb.MessageMetadata | pb.SingleMessageMetadata, message: Outgoing) -> None:
     """Set the fields that entries and messages in batches have alike."""
     about.sequence_id = message.sequence_id
@@ -94,15 +108,15 @@ class Packer:
             metadata.schema_version = self.schema_version
         return metadata
 
-    def _finish(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+    def _finish(self, metadata: pb.MessageMetadata, payload: Buffer) -> bytes:
         return build_entry(metadata, self._packed(metadata, payload))
 
-    def _packed(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+    def _packed(self, metadata: pb.MessageMetadata, payload: Buffer) -> Buffer:
         # Nothing stays as it is: packed, the C++ client takes it for damaged and drops it.
         if self._compression and payload:
             metadata.compression = self._compression
             metadata.uncompressed_size = len(payload)
-            return compress(self._compression, payload)
+            return compress(self._compression, bytes(payload))
         return payload
 
     def single(self, message: Outgoing, publish_time_ms: int) -> bytes:
@@ -128,26 +142,40 @@ class Packer:
         if metadata.ByteSize() + len(payload) <= entry_bytes_max - ENTRY_METADATA_BYTES:
             return [build_entry(metadata, payload)]
         uuid = f"{self.producer_name}-{message.sequence_id}"
-        return cut(metadata, payload, uuid, entry_bytes_max)
+        return cut(metadata, bytes(payload), uuid, entry_bytes_max)
 
     def batch(self, messages: Sequence[Outgoing], publish_time_ms: int) -> bytes:
         """Make one entry of several messages, or of one that came alone."""
         first, last = messages[0], messages[-1]
-        metadata = self._metadata(first.sequence_id, publish_time_ms)
-        metadata.highest_sequence_id = last.sequence_id
-        metadata.num_messages_in_batch = len(messages)
-        # What is spread by key is spread by the entry's: the first message speaks for all.
-        if first.key is not None:
-            _set_key(metadata, first.key)
-        if first.ordering_key is not None:
-            metadata.ordering_key = first.ordering_key
         parts = []
         for message in messages:
             value = message.value or b""
             about = pb.SingleMessageMetadata(payload_size=len(value))
             _describe(about, message)
             parts.append(batch_part(about, value))
-        return self._finish(metadata, b"".join(parts))
+        return self.packed(
+            PackedBatch(
+                b"".join(parts),
+                len(messages),
+                first.sequence_id,
+                last.sequence_id,
+                0,
+                first.key,
+                first.ordering_key,
+            ),
+            publish_time_ms,
+        )
+
+    def packed(self, batch: PackedBatch, publish_time_ms: int) -> bytes:
+        """Make one entry of messages that are packed already."""
+        metadata = self._metadata(batch.first_sequence_id, publish_time_ms)
+        metadata.highest_sequence_id = batch.last_sequence_id
+        metadata.num_messages_in_batch = batch.messages
+        if batch.key is not None:
+            _set_key(metadata, batch.key)
+        if batch.ordering_key is not None:
+            metadata.ordering_key = batch.ordering_key
+        return self._finish(metadata, batch.payload)
 
 
 def check_outgoing(message: Outgoing) -> None:

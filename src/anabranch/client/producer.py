@@ -15,7 +15,7 @@ from anabranch.client.connection import BrokerConnection, BrokerRefused
 from anabranch.client.entry_sender import EntrySender
 from anabranch.client.limits import ENTRY_METADATA_BYTES
 from anabranch.client.message import MessageId
-from anabranch.client.packing import Outgoing, Packer, check_outgoing
+from anabranch.client.packing import Outgoing, PackedBatch, Packer, check_outgoing
 from anabranch.client.send_options import SendOptions, outgoing
 from anabranch.client.settings import ACCESS_MODES, ProducerSettings
 from anabranch.errors import InputError, OutcomeUnknown
@@ -109,6 +109,33 @@ class TopicProducer(EntrySender):
         self.next_sequence_id = last + 1
         answer = self._loop.create_future()
         self._send_batch(messages, [answer], size)
+        return answer
+
+    async def send_packed(self, batch: PackedBatch) -> asyncio.Future[MessageId]:
+        """Publish messages that the caller has numbered and packed as one batch.
+
+        Waits only while there is no room. What `batching` says does not count here.
+
+        Raises:
+            InputError: if it is too large, or its numbers are not above the last; none is sent.
+            AlreadyClosed: if the producer is.
+        """
+        self._check_sending()
+        if batch.messages < 1 or batch.size > self.batch_bytes_max:
+            raise InputError(f"no batch: {batch.messages} messages of {batch.size} bytes")
+        await self._room.take(batch.size, batch.messages)
+        try:
+            self._check_sending()
+            _check_number(batch.first_sequence_id, self.next_sequence_id - 1)
+        except BaseException:
+            self._room.give_back(batch.messages, batch.size)
+            raise
+        self._close_batch()
+        first, last = batch.first_sequence_id, batch.last_sequence_id
+        self.next_sequence_id = last + 1
+        answer = self._loop.create_future()
+        entry = self._packer.packed(batch, self.client.runtime.clock.wall_ms())
+        self._send_entry(entry, first, last, [answer], batch.size, batch.messages)
         return answer
 
     @property

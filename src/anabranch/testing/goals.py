@@ -10,7 +10,8 @@ when wanted now and neither; *later* otherwise. A proof is stale when the code i
 changed, and then counts for nothing. A row may list parts that it must have: while a test of one
 of them is missing, the row is open, whatever the others show. A test that did not run here counts
 neither for nor against its row, and a row with such a test falls back only if another one failed.
-A row about speed is *measured* when the committed figures of its benchmarks are good enough.
+A row about speed is *measured* when the committed figures of its benchmarks are good enough; of a
+row with a part `speed` that part is judged so, and the others by their tests.
 """
 
 import argparse
@@ -29,6 +30,8 @@ from anabranch.testing.proofs import ROOT, Key, function_of, load_record, valid_
 
 GOALS = ROOT / "tests" / "goals.tsv"
 STATE = ROOT / "tests" / "goals_state.tsv"
+SPEED = "speed"
+"""The part of a row that figures show."""
 _RANK = {"later": 0, "open": 0, "claimed": 1, "measured": 2, "proven": 2}
 
 
@@ -78,6 +81,24 @@ def status_of(goal: Goal, shown: Sequence[Shown], proofs: Collection[Key]) -> st
     if Outcome.NOT_RUN not in outcomes and all(_is_proof(claim, proofs) for claim, _ in shown):
         return "proven"
     return "claimed"
+
+
+def status_with_figures(
+    goal: Goal, shown: Sequence[Shown], proofs: Collection[Key], figures: Measured | None
+) -> str:
+    """Where one row stands that may be about speed, as a whole or with its part `speed`."""
+    if figures is None:
+        return status_of(goal, shown, proofs)
+    if not figures.met:
+        return "open"
+    if SPEED not in goal.parts:
+        return "measured"
+    return status_of(_by_tests(goal), shown, proofs)
+
+
+def _by_tests(goal: Goal) -> Goal:
+    """A row without what figures show of it."""
+    return goal._replace(parts=goal.parts - {SPEED})
 
 
 def missing_parts(goal: Goal, shown: Sequence[Shown]) -> list[str]:
@@ -168,7 +189,8 @@ def _print_map(
     for name, status in statuses.items():
         groups[name.split(".")[0]][status] += 1
         if everything or shown.get(name) or name in measured:
-            print(f"{name:10} {status:8} {goals[name].words}{_parts(goals[name], shown[name])}")
+            goal = _by_tests(goals[name]) if name in measured else goals[name]
+            print(f"{name:10} {status:8} {goal.words}{_parts(goal, shown[name])}")
             for line in measured[name].lines if name in measured else ():
                 print(f"{'':10} {line}")
             for line in why.get(name, ()):
@@ -204,9 +226,11 @@ def main(arguments: Sequence[str]) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 1
-    statuses = {name: status_of(goal, shown[name], proofs) for name, goal in goals.items()}
     measured = measured_rows()
-    statuses |= {name: "measured" if row.met else "open" for name, row in measured.items()}
+    statuses = {
+        name: status_with_figures(goal, shown[name], proofs, measured.get(name))
+        for name, goal in goals.items()
+    }
     chosen = {n: s for n, s in statuses.items() if options.group in (None, n.split(".")[0])}
     stale = set(record) - proofs
     why = {n: unproven_tests(shown[n], proofs, stale) for n, s in chosen.items() if s != "proven"}

@@ -15,9 +15,11 @@ import contextlib
 import importlib
 import pkgutil
 import runpy
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from anabranch.errors import InputError
@@ -26,6 +28,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 BUGS_PACKAGE = "anabranch.testing.bugs"
 _PRODUCT = ("anabranch", "pyspark_anabranch")
 _MISSING = object()
+_PYTHON = """#!/bin/sh
+if [ "$1" = -m ]; then exec {python} -m {planted} {name} -- python "$@"; fi
+exec {python} "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,17 @@ def child_command(module: str, *arguments: str) -> list[str]:
     for name in _originals:
         return [sys.executable, "-m", "anabranch.testing.planted", name, "--", *command]
     return [sys.executable, *command[1:]]
+
+
+def child_python(folder: Path) -> str:
+    """A Python whose modules have the bugs of this process: of programs that start their own."""
+    if not _originals:
+        return sys.executable
+    (name,) = _originals
+    script = folder / "python"
+    script.write_text(_PYTHON.format(python=sys.executable, planted=__name__, name=name))
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
 
 
 def load_bugs() -> dict[str, PlantedBug]:

@@ -2,10 +2,11 @@
 
     python -m anabranch.testing.spark_copier SERVICE_URL ADMIN_URL FROM TO CHECKPOINT
 
-It prints the number of every batch that is done. A query that fails, since its broker or too many
-of its workers are gone, is started again.
+Of every batch that is done it prints how far that went, as JSON. A query that fails, since its
+broker or too many of its workers are gone, is started again.
 """
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from pyspark_anabranch.failures import SparkFailed, failures_of_spark
 from pyspark_anabranch.session import spark_session
 
+ROWS_PER_BATCH = 40
 _POLL_S = 0.1
 _SETTINGS = {
     "spark.driver.memory": "1g",
@@ -35,7 +37,7 @@ def main(service_url: str, admin_url: str, source: str, target: str, checkpoint:
         },
     )
     server = {"serviceUrl": service_url, "adminUrl": admin_url}
-    reading = {"topic": source, "start": "earliest", "maxRowsPerTrigger": "120"}
+    reading = {"topic": source, "start": "earliest", "maxRowsPerTrigger": str(ROWS_PER_BATCH)}
     while True:
         rows = spark.readStream.format("anabranch").options(**server, **reading).load()
         writing = rows.select("key", "value").writeStream.format("anabranch")
@@ -54,7 +56,11 @@ def _follow(query: Any) -> None:
         progress = query.lastProgress
         if progress is not None and progress["numInputRows"] and progress["batchId"] > told:
             told = progress["batchId"]
-            print(told, flush=True)
+            print(json.dumps(_offsets(progress["sources"][0]["endOffset"])), flush=True)
+
+
+def _offsets(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else text
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python -m anabranch.testing.spark_kill_drill --kills 20
 
 A driver copies a topic of two partitions to another topic. So often as asked the driver with its
-Java, a worker of its, and the broker are ended with SIGKILL, at a random moment while rows wait to
-be copied. The verdict is JSON; exit code 0 says that every row is there once, in the order of its
-key. Only processes started here are ended.
+Java, a worker that runs its tasks, and the broker are ended with SIGKILL, at a random moment while
+rows wait to be copied. The verdict is JSON; exit code 0 says that each was ended so often, nearly
+always with rows on their way, and that every row is there once, in the order of its key. Only
+processes started here are ended.
 """
 
 import argparse
@@ -16,8 +17,9 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
@@ -25,18 +27,24 @@ from typing import Any, Final
 from anabranch.client import Client
 from anabranch.errors import AnabranchError
 from anabranch.testing.drill_folders import DrillFolder
-from anabranch.testing.planted import child_command
+from anabranch.testing.planted import child_command, child_python
 from anabranch.testing.servers.ours import anabranch_standalone
+from anabranch.testing.servers.process import bound_to_parent
 from anabranch.testing.servers.standalone import Standalone
 from anabranch.testing.stopping import run_program
 from pyspark_anabranch import DefaultSource
+from pyspark_anabranch.offsets import Offsets, parse_offsets
+from pyspark_anabranch.places import BEGINNING, Place
 
-ROWS_PER_KILL: Final = 240
+ROWS_PER_KILL: Final = 400
+"""More than are copied until the kill, so that it meets a batch under way."""
+AMID_SHARE_MIN: Final = 0.75
+"""Of the kills, so many have to come while rows wait."""
 _KEYS: Final = 7
 _NAMESPACE: Final = "public/killed"
 _FROM, _TO = f"{_NAMESPACE}/from", f"{_NAMESPACE}/to"
-_MOMENT_S_MAX: Final = 4.0
-_PROGRESS_S_MAX: Final = 240.0
+_MOMENT_S_MAX: Final = 3.0
+_PROGRESS_S_MAX: Final = 400.0
 _POLL_S: Final = 0.1
 
 
@@ -57,6 +65,7 @@ class Driver:
             _TO,
             str(folder / "checkpoint"),
         )
+        self._environment = {"PYSPARK_PYTHON": child_python(folder)}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -66,7 +75,11 @@ class Driver:
             (self._folder / "driver.log").open("ab") as complained,
         ):
             self._process = subprocess.Popen(
-                self._command, stdout=said, stderr=complained, start_new_session=True
+                bound_to_parent(self._command),
+                stdout=said,
+                stderr=complained,
+                start_new_session=True,
+                env=os.environ | self._environment,
             )
 
     def kill(self) -> None:
@@ -79,7 +92,17 @@ class Driver:
     @property
     def batches(self) -> int:
         """How many batches were done, over all runs."""
-        return (self._folder / "batches.log").read_bytes().count(b"\n")
+        return len(self._said)
+
+    @property
+    def end(self) -> Offsets:
+        """How far the last batch went of which it said so."""
+        said = self._said
+        return parse_offsets(json.loads(said[-1])) if said else {}
+
+    @property
+    def _said(self) -> list[bytes]:
+        return (self._folder / "batches.log").read_bytes().split(b"\n")[:-1]
 
     @property
     def complaint(self) -> str:
@@ -93,7 +116,7 @@ class Driver:
         return self._process is not None and self._process.poll() is None
 
     def workers(self) -> list[int]:
-        """Python processes that Spark forked to run tasks and plans."""
+        """Python processes that Spark forked to run tasks; others plan, and look for news."""
         assert self._process is not None
         parents = {int(each.name): _parent(each) for each in Path("/proc").glob("[0-9]*")}
         found = []
@@ -116,9 +139,10 @@ def _parent(place: Path) -> int | None:
 
 def _is_worker(process: int | None) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes()
+        said = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return b"pyspark.daemon" in said and b"pyspark.worker" in said
 
 
 class KillDrill:
@@ -129,6 +153,8 @@ class KillDrill:
         self._driver = Driver(server, folder)
         self._random = Random(f"spark kills/{seed}")
         self._sent: list[tuple[bytes, bytes]] = []
+        self._places: list[tuple[str, Place]] = []
+        """Where the rows are that were sent."""
 
     def run(self, kills: int) -> dict[str, Any]:
         """Kill each of the three so often, wait for the copy, and judge.
@@ -148,29 +174,34 @@ class KillDrill:
             self._ask("PUT", f"persistent/{topic}/subscription/keeps", place)
         order = ["driver", "worker", "broker"] * kills
         self._random.shuffle(order)
-        killed = dict.fromkeys(order, 0)
+        killed, amid = dict.fromkeys(order, 0), 0
         try:
             self._driver.start()
             for kind in order:
-                # Counted before: a copy that is done when the last answer comes does not count on.
                 done = self._driver.batches
-                asyncio.run(self._send())
-                self._wait_for_batches(done + 1)
+                while self._waiting() < ROWS_PER_KILL:
+                    asyncio.run(self._send())
+                self._wait(partial(self._has_gone_on, done))
                 time.sleep(self._random.uniform(0, _MOMENT_S_MAX))
-                killed[kind] += self._kill(kind)
-            asyncio.run(self._send())
-            found = self._copied()
+                amid += self._waiting() > 0
+                self._kill(kind)
+                killed[kind] += 1
+            self._wait(lambda: self._waiting() == 0)
+            found = self._read()
         finally:
             self._driver.kill()
+        violations = judged(self._sent, found)
+        if amid < AMID_SHARE_MIN * len(order):
+            violations.append(f"only {amid} of {len(order)} kills met rows on their way")
         return {
             "kills": killed,
+            "kills_amid": amid,
             "rows": len(self._sent),
             "batches": self._driver.batches,
-            "violations": judged(self._sent, found)
-            + [f"no {kind} was killed" for kind, count in killed.items() if not count],
+            "violations": violations,
         }
 
-    def _kill(self, kind: str) -> int:
+    def _kill(self, kind: str) -> None:
         if kind == "driver":
             self._driver.kill()
             self._driver.start()
@@ -178,17 +209,31 @@ class KillDrill:
             self._server.kill()
             self._server.start()
         else:
-            workers = self._driver.workers()
-            if not workers:
-                return 0
-            os.kill(self._random.choice(workers), signal.SIGKILL)
-        return 1
+            self._wait(lambda: bool(self._driver.workers()))
+            os.kill(self._random.choice(self._driver.workers()), signal.SIGKILL)
 
-    def _wait_for_batches(self, wanted: int) -> None:
+    def _has_gone_on(self, batches: int) -> bool:
+        return self._driver.batches > batches
+
+    def _waiting(self) -> int:
+        """How many rows are not copied yet, as far as the driver has said."""
+        end = self._driver.end
+        return sum(place >= end.get(topic, BEGINNING) for topic, place in self._places)
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        """Wait for something while batches are done.
+
+        Raises:
+            DrillFailed: if none was done for long, or the driver ended.
+        """
+        batches = self._driver.batches
         deadline = time.monotonic() + _PROGRESS_S_MAX
-        while self._driver.batches < wanted:
+        while not done():
             if not self._driver.running:
                 raise DrillFailed(f"the driver ended by itself: {self._driver.complaint}")
+            if self._driver.batches != batches:
+                batches = self._driver.batches
+                deadline = time.monotonic() + _PROGRESS_S_MAX
             if time.monotonic() > deadline:
                 raise DrillFailed(
                     f"no batch was done for {_PROGRESS_S_MAX:g} s: {self._driver.complaint}"
@@ -202,23 +247,16 @@ class KillDrill:
                 await client.producer(f"{_FROM}-partition-{part}", batching=None)
                 for part in range(2)
             ]
-            answers = []
+            answers, topics = [], []
             for number in range(len(self._sent), len(self._sent) + ROWS_PER_KILL):
                 key, value = b"%d" % (number % _KEYS), b"%d" % number
                 self._sent.append((key, value))
-                answers.append(await producers[number % _KEYS % 2].send_soon(value, key=key))
-            await asyncio.gather(*answers)
-
-    def _copied(self) -> list[tuple[bytes, bytes]]:
-        """What is in the target when as many rows are there as were sent, and then no more come."""
-        deadline = time.monotonic() + _PROGRESS_S_MAX
-        found: list[tuple[bytes, bytes]] = []
-        while time.monotonic() < deadline:
-            before, found = len(found), self._read()
-            if len(found) >= len(self._sent) and len(found) == before:
-                break
-            time.sleep(1)
-        return found
+                part = number % _KEYS % 2
+                topics.append(f"persistent://{_FROM}-partition-{part}")
+                answers.append(await producers[part].send_soon(value, key=key))
+            found = await asyncio.gather(*answers)
+        places = (Place(each.ledger_id, each.entry_id) for each in found)
+        self._places += zip(topics, places, strict=True)
 
     def _read(self) -> list[tuple[bytes, bytes]]:
         options = {"serviceUrl": self._server.service_url, "adminUrl": self._server.web_url}

@@ -7,7 +7,7 @@ import pytest
 from served_client import TOPIC, served
 
 from anabranch.client import Batching, BrokerRefused, Client, MessageId, Producer
-from anabranch.client.packing import Outgoing
+from anabranch.client.packing import Outgoing, PackedBatch
 from anabranch.client.producer import TopicProducer
 from anabranch.errors import (
     AlreadyClosed,
@@ -18,7 +18,7 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.testing.servers import free_port
-from anabranch.wire import ServerError
+from anabranch.wire import ServerError, SingleMessageMetadata, batch_part
 
 
 def silence(producer: Producer) -> Any:
@@ -90,6 +90,29 @@ async def test_what_cannot_go_together_is_refused_and_nothing_is_sent() -> None:
         async with asyncio.timeout(5):
             await (await producer.send_together(numbered(0, 1, 2, 3)))
         assert await values_of(client, 4) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_what_the_caller_has_packed_is_one_entry_between_the_others() -> None:
+    async with served(max_message_bytes=20_000) as (_, client):
+        producer = await client.producer(TOPIC, batching=Batching(messages_max=9, delay_s=60))
+        assert isinstance(producer, TopicProducer)
+        before = await producer.send_soon(b"before")
+        parts = [batch_part(SingleMessageMetadata(payload_size=1), b"%d" % n) for n in (3, 5)]
+        packed = PackedBatch(b"".join(parts), 2, 3, 5, 100, "key")
+        together = await producer.send_packed(packed)
+        for wrong in (
+            packed,
+            packed._replace(messages=0, first_sequence_id=9),
+            packed._replace(size=20_000, first_sequence_id=9),
+        ):
+            with pytest.raises(InputError):
+                await producer.send_packed(wrong)
+        assert producer.next_sequence_id == 6
+        await producer.flush()
+        assert (await before).position.entry_id == 0
+        assert (await together).position.entry_id == 1
+        assert (await together).batch_size == 2
+        assert await values_of(client, 3) == [b"before", b"3", b"5"]
 
 
 async def test_messages_sent_together_wait_for_room_and_fail_together() -> None:

@@ -104,7 +104,7 @@ def test_every_compression_batched_or_not_gives_the_same_bytes(topics):
 @pytest.mark.goal("spark.C7", part="entries", broken_by="spark_splits_with_a_gap")
 def test_a_partition_is_split_over_tasks_of_nearly_equal_size(read_topics):
     reader = read_topics.source(topic="plain", maxEntriesPerTask="2").reader(None)
-    tasks = [partition.task for partition in reader.partitions()]
+    tasks = [task for partition in reader.partitions() for task in partition.tasks]
     sizes = [sum(span.entries for span in task.spans) for task in tasks]
     assert sum(sizes) == 9  # three ledgers of 5, 5 and 2 messages
     assert max(sizes) <= 2

@@ -42,3 +42,5 @@ def test_the_guide_does_what_it_says(spark, topics, capsys):
     assert "1000 rows were copied in" in said
     assert "public/guide/orders has 0 rows to be read" in said
     assert re.search(r"batch 0: #+ [\d,]+ rows/s", said)
+    behind = [int(n) for n in re.findall(r"batch \d: #* (\d+) rows behind", said)]
+    assert behind[:3] == [600, 200, 0], "batches of 400 rows"

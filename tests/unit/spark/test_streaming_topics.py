@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from anabranch.client import Batching
 from anabranch.errors import ConfigError
 from pyspark_anabranch.admission import EntrySize, Waiting, rows_in, shares, take
 from pyspark_anabranch.places import Place
@@ -225,6 +226,34 @@ def test_everybody_who_waits_gets_something():
     assert take([small, large], 1000, None) == {"small": Place(1, 1), "large": Place(2, 999)}
     assert take([small, large], None, 100) == {"small": Place(1, 1), "large": Place(2, 9)}
     assert rows_in([small, large]) == 1001
+
+
+def test_a_batch_that_begins_within_an_entry_is_as_large_as_it_may_be(topics):
+    topics.fill("within", numbers(20), batching=Batching(messages_max=10, delay_s=5))
+    query = Query(topics, topic="within", start="earliest", maxRowsPerTrigger="8")
+    assert [len(query.batch()) for _ in range(3)] == [8, 8, 4]
+    assert query.values == numbers(20)
+
+
+def test_what_is_little_is_read_by_one_task_and_else_each_topic_by_its_own(topics):
+    topics.ask("PUT", "persistent/public/default/little/partitions", b"3")
+    for part in range(3):
+        topics.fill(f"little-partition-{part}", [b"%d" % part] * 4)
+    read = [b"0"] * 4 + [b"1"] * 4 + [b"2"] * 4
+    for options, tasks in (
+        ({}, 1),
+        ({"maxEntriesPerTask": "2"}, 2),
+        ({"maxRowsPerTask": "100"}, 3),
+    ):
+        query = Query(topics, topic="little", start="earliest", **options)
+        end = query.next_offset()
+        assert len(query.reader.partitions(query.offset, end)) == tasks
+        assert [row["value"] for row in query.read(end)] == read
+    for part in (1, 2):
+        topics.fill(f"little-partition-{part}", [bytes(600_000)])
+    query = Query(topics, topic="little", start="earliest")
+    found = query.reader.partitions(query.offset, query.next_offset())
+    assert len(found) == 2, "a megabyte is enough for a task"
 
 
 def test_an_entry_above_the_limit_goes_alone_and_a_cut_one_goes_on():

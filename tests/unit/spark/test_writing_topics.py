@@ -11,7 +11,7 @@ from anabranch.errors import AnabranchError, ConfigError, InputError
 from pyspark_anabranch import publishing
 from pyspark_anabranch.options import Options
 from pyspark_anabranch.publishing import Partitions, check_deduplication
-from pyspark_anabranch.sink_rows import partition_of_key, sink_rows
+from pyspark_anabranch.sink_rows import partition_of_key
 from pyspark_anabranch.staging import Stage
 from pyspark_anabranch.writers import Publishing, StagedStreamWriter, TaskIdentity
 
@@ -93,7 +93,7 @@ def test_every_column_comes_back_as_it_was_written(once):
 
 
 def publishing_rows(*batches):
-    return sink_rows(iter(batches))
+    return iter(batches)
 
 
 @pytest.mark.goal("spark.C16", part="topics", broken_by="spark_writes_to_the_first_partition")
@@ -234,6 +234,7 @@ def test_an_attempt_that_failed_is_thrown_away(once, tmp_path):
 
 
 @pytest.mark.goal("spark.C18", part="numbers", broken_by="spark_numbers_rows_anew")
+@pytest.mark.goal("spark.C18", part="numbers", broken_by="spark_sends_known_rows_again")
 def test_a_task_that_is_tried_again_goes_on_behind_what_is_stored(once):
     topic = create(once, "tried")
     writing = Publishing(Options(once.options(topic=topic, guarantee="at_least_once")))
@@ -263,6 +264,40 @@ def test_rows_of_any_size_go_out_together_and_in_order(once, monkeypatch):
         assert once.values(topic=f"public/once/sizes-partition-{part}") == wanted
     found = once.rows(topic="public/once/sizes-partition-2")
     assert max(row["position"]["batch"] for row in found) == 6
+
+
+def test_packed_rows_go_out_in_order_with_rows_that_cannot_be_packed(once, monkeypatch):
+    monkeypatch.setattr(publishing, "SINK_BATCH_BYTES", 2000)
+    monkeypatch.setattr(publishing, "SINK_BATCH_MESSAGES", 7)
+    monkeypatch.setattr(publishing, "SINK_GATHERED_BYTES", 3000)
+    once.ask("PUT", "persistent/public/once/mixed/partitions", b"3")
+    for part in range(3):
+        keep(once, f"mixed-partition-{part}")
+    writing = Publishing(Options(once.options(topic="public/once/mixed")))
+    keys = [None if number % 9 == 0 else b"k%d" % (number % 5) for number in range(100)]
+    parts = [
+        (batch(range(40), key=keys[:40])),
+        (batch(range(40, 50), key=keys[40:50], properties=[[("a", "b")]] * 10)),
+        (batch(range(50, 60), key=keys[50:60], topic=[None] * 10, properties=[[]] * 10)),
+        batch([]),
+        batch([60]),
+        (batch(range(61, 100), key=keys[61:])),
+    ]
+    large = pa.RecordBatch.from_pydict({"value": [b"100" + bytes(5000), b"101"]})
+    keys[60] = None
+    assert writing.send("mixed", 0, 0, iter([*parts, large])) == 102
+    for part in range(3):
+        rows = once.rows(topic=f"public/once/mixed-partition-{part}")
+        wanted = [
+            number
+            for number, key in enumerate([*keys, None, None])
+            if (number % 3 if key is None else partition_of_key(key, 3)) == part
+        ]
+        assert [int(row["value"][:3]) for row in rows] == wanted
+        assert [row["sequence_id"] for row in rows] == wanted
+        assert [row["key"] for row in rows] == [([*keys, None, None])[n] for n in wanted]
+        assert max(row["position"]["batch"] for row in rows) == 6
+    assert writing.send("mixed", 0, 0, iter([*parts, large])) == 0, "all of them are known"
 
 
 def test_a_topic_that_keeps_duplicates_is_refused_before_anything_is_sent(once, tmp_path):

@@ -9,8 +9,10 @@ from anabranch.testing.goals import (
     load_goals,
     state_to_keep,
     status_of,
+    status_with_figures,
     unproven_tests,
 )
+from anabranch.testing.measured import Measured
 
 NOW, LATER = Goal("now", ""), Goal("later", "")
 TWO_PARTS = Goal("now", "", frozenset({"memory", "zookeeper"}))
@@ -44,6 +46,18 @@ def claim(test="tests/test_a.py::test_x", *, broken_by="", peer=False, part="", 
 )
 def test_status(goal, shown, status):
     assert status_of(goal, shown, {("found", "tests/test_a.py::test_x")}) == status
+
+
+def test_a_row_with_a_part_of_speed_needs_its_tests_and_its_figures():
+    goal = Goal("now", "", frozenset({"numbers", "speed"}))
+    shown = [(claim(part="numbers", peer=True), PASSED)]
+    fast, slow = Measured(True, ()), Measured(False, ())
+    assert status_with_figures(goal, shown, (), None) == "open", "no benchmark is about it"
+    assert status_with_figures(goal, shown, (), slow) == "open"
+    assert status_with_figures(goal, shown, (), fast) == "proven"
+    assert status_with_figures(goal, [(shown[0][0], FAILED)], (), fast) == "open"
+    assert status_with_figures(goal, [], (), fast) == "open"
+    assert status_with_figures(NOW, [], (), fast) == "measured"
 
 
 def test_a_proof_is_of_one_test_and_covers_all_its_cases():

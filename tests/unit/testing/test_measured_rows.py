@@ -82,5 +82,5 @@ def test_another_format_is_refused(root: Path) -> None:
 
 
 def test_rows_that_are_measured_exist() -> None:
-    assert {bound.goal for bound in BOUNDS} == {"core.M12", "core.L12", "core.B28"}
+    assert {bound.goal for bound in BOUNDS} == {"core.M12", "core.L12", "core.B28", "spark.C18"}
     assert all((bound.least > 0) != (bound.most < 10) for bound in BOUNDS)

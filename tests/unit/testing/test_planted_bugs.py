@@ -140,6 +140,25 @@ def test_the_program_lists_starts_and_refuses() -> None:
         assert refused.stdout + refused.stderr
 
 
+def test_a_python_for_programs_that_start_others_has_the_bug_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert planted.child_python(tmp_path) == sys.executable
+    said = "from anabranch.runtime.tasks import Tasks\nprint(Tasks._finished.__name__)\n"
+    (tmp_path / "probe.py").write_text(said)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with planted.applied("tasks_swallow_failures"):
+        python = planted.child_python(tmp_path)
+
+    def output(*arguments: str) -> str:
+        return subprocess.run(
+            [python, *arguments], capture_output=True, text=True, check=True
+        ).stdout
+
+    assert output("-m", "probe") == "tasks_swallow_failures\n"
+    assert output("-c", said) == "_finished\n", "what looks at the Python starts no program"
+
+
 def test_the_started_program_has_the_bug_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

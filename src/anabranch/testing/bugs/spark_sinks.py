@@ -10,6 +10,10 @@ from anabranch.ids import TopicName
 from anabranch.testing.planted import original, planted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.client.packing import PackedBatch
+    from pyspark_anabranch.packed_rows import Columns, PackedRows
     from pyspark_anabranch.publishing import Partitions
     from pyspark_anabranch.sink_rows import SinkRow
     from pyspark_anabranch.staging import Stage, StagedRows
@@ -22,6 +26,22 @@ def spark_forgets_event_times(self: Any, row: SinkRow, number: int) -> int:
     row = row._replace(event_time_ms=None)
     size: int = original("spark_forgets_event_times")(self, row, number)
     return size
+
+
+@planted("spark_packs_no_event_times", target="pyspark_anabranch.packed_rows:columns_of")
+def spark_packs_no_event_times(batch: pa.RecordBatch) -> Columns | None:
+    """Rows that are packed side by side lose their event time."""
+    found: Columns | None = original("spark_packs_no_event_times")(batch)
+    return None if found is None else found._replace(event_times=None)
+
+
+@planted("spark_sends_known_rows_again", target="pyspark_anabranch.publishing:_Lane.cut")
+def spark_sends_known_rows_again(
+    self: Any, rows: PackedRows, first_number: int
+) -> Iterator[PackedBatch]:
+    """An entry begins with rows that the broker has, so that it takes all of it for known."""
+    self._first_unknown = 0
+    yield from original("spark_sends_known_rows_again")(self, rows, first_number)
 
 
 @planted(
@@ -42,11 +62,9 @@ def spark_writes_to_the_first_partition(
 )
 def spark_shows_rows_before_the_commit(self: StagedStreamWriter, iterator: Iterator[Any]) -> Any:
     """A task sends its rows when it has them."""
-    from pyspark_anabranch.sink_rows import sink_rows
-
     batches = list(iterator)
     task = self._task()
-    self._publishing.send(f"{task.attempt}", task.task, task.batch_id, sink_rows(iter(batches)))
+    self._publishing.send(f"{task.attempt}", task.task, task.batch_id, iter(batches))
     return original("spark_shows_rows_before_the_commit")(self, iter(batches))
 
 
@@ -55,6 +73,20 @@ async def spark_numbers_rows_anew(self: Any, target: TopicName) -> Any:
     """Rows are sent again under a name of their own each time."""
     self._name = f"{self._name}-{self._client.runtime.entropy.token_hex(4)}"
     return await original("spark_numbers_rows_anew")(self, target)
+
+
+_seen_first: list[int] = []
+
+
+@planted("spark_counts_batches_from_its_start", target="pyspark_anabranch.writers:Publishing.send")
+def spark_counts_batches_from_its_start(
+    self: Publishing, query_id: str, task: int, batch_id: int, batches: Iterator[Any]
+) -> int:
+    """The first batch that a process sends is number zero, whichever it is."""
+    _seen_first.append(batch_id)
+    plain = original("spark_counts_batches_from_its_start")
+    sent: int = plain(self, query_id, task, batch_id - _seen_first[0], batches)
+    return sent
 
 
 @planted("spark_attempts_have_no_token", target="pyspark_anabranch.staging:Stage._path")
@@ -89,10 +121,8 @@ def spark_takes_any_package() -> None:
 )
 def spark_batch_tasks_send_at_once(self: StagedBatchWriter, iterator: Iterator[Any]) -> Any:
     """A task of a batch write sends its rows when it has them."""
-    from pyspark_anabranch.sink_rows import sink_rows
-
     task = self._task(self._job_id)
-    self._publishing.send(self._job_id, task.task, 0, sink_rows(iterator))
+    self._publishing.send(self._job_id, task.task, 0, iterator)
     return original("spark_batch_tasks_send_at_once")(self, iter(()))
 
 

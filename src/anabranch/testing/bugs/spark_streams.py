@@ -32,6 +32,23 @@ def spark_plans_from_memory(
 
 
 @planted(
+    "spark_plans_a_restart_anew",
+    target="pyspark_anabranch.stream_reader:StreamReader.partitions",
+)
+def spark_plans_a_restart_anew(
+    self: StreamReader, start: dict[str, str], end: dict[str, str]
+) -> list[Any]:
+    """The batch that a killed query had begun ends where the topics end by now."""
+    from pyspark_anabranch.offsets import offsets_document
+
+    if not self._seen:  # of a process that was never asked for news
+        ends = {name: known.end for name, known in self._topics.maps().items()}
+        end = offsets_document(ends)
+    plan: list[Any] = original("spark_plans_a_restart_anew")(self, start, end)
+    return plan
+
+
+@planted(
     "spark_moves_the_frozen_target", target="pyspark_anabranch.stream_reader:StreamReader._look"
 )
 def spark_moves_the_frozen_target(self: StreamReader, begin: Offsets) -> Any:
