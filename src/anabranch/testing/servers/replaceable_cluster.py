@@ -79,11 +79,17 @@ def replaceable_cluster(
 
 @contextmanager
 def led_cluster(
-    folder: Path, brokers: int = 1, bookies: int = 2, *, ensemble: int | None = None
+    folder: Path,
+    brokers: int = 1,
+    bookies: int = 2,
+    *,
+    ensemble: int | None = None,
+    bookie_settings: Mapping[str, str] | None = None,
 ) -> Iterator[ReplaceableCluster]:
     """Run the same with bookies that register in the store that is to be replaced.
 
     Each entry is on `ensemble` bookies, or on all; others can take the place of one that is lost.
+    `bookie_settings` are added to the configuration of each bookie.
 
     Raises:
         ServerFailed: if a server does not become ready.
@@ -93,7 +99,9 @@ def led_cluster(
         source = held.enter_context(zookeeper(memory=_MEMORY, folder=folder / "source"))
         target = held.enter_context(oxia(folder=folder / "target"))
         init_cluster(source.url)
-        led = held.enter_context(bookkeeper(source.url, bookies, folder=folder / "bookies"))
+        led = held.enter_context(
+            bookkeeper(source.url, bookies, folder=folder / "bookies", settings=bookie_settings)
+        )
         running = held.enter_context(
             our_brokers(
                 source.url,
