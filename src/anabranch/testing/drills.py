@@ -192,7 +192,7 @@ DRILLS: Final = (
         "replace-large-metadata",
         "a metadata store of so many nodes is replaced under load; writes are held for 1 s at most",
         "anabranch.testing.replace_large_metadata_drill",
-        ("--nodes", "{size}", "--rounds", "2"),
+        ("--nodes", "{size}"),
         full=1_000_000,
         small=10_000,
     ),
