@@ -26,3 +26,14 @@ def test_store_is_replaced_without_a_broken_promise(seeds: Seeds) -> None:
         outcome = run_seed(PLAYED, seed)
         assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
         assert outcome.reached["operations"] >= CLIENT_OPERATIONS_MIN
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.goal("trap.U10", part="own documents", broken_by="journal_is_copied")
+@pytest.mark.goal("trap.U10", part="own documents", broken_by="pulsars_flag_is_copied")
+def test_neither_the_journal_nor_pulsars_flag_goes_with_a_copy(seeds: Seeds) -> None:
+    for seed in seeds(1):
+        outcome = run_seed(PLAYED, seed)
+        assert not outcome.failure, f"{outcome.replay}\n{outcome.failure}"
+        # A copy with a journal never becomes the same as the source, in which that goes on.
+        assert outcome.reached["two stores compared"], "no copy was looked at"

@@ -1,18 +1,27 @@
 """What two simulated services hold at the moment in which the one replaces the other.
 
 Looked at from outside, when the journal says so: nodes that last are the same in both, and none is
-in one alone. Nodes of sessions belong to the same processes in both.
+in one alone. Nodes of sessions belong to the same processes in both. What is of the operation
+itself, or of Pulsar's own, went with no copy.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from anabranch.metadata.announced import Announced, journal_path, read_announced, stays_behind
+from anabranch.metadata.announced import (
+    OPERATIONS,
+    PULSARS_OPERATION,
+    Announced,
+    journal_path,
+    read_announced,
+    stays_behind,
+)
 from anabranch.metadata.paths import parent_of
 from anabranch.metadata.store import Operation, Put, Record
 from anabranch.metadata.transfer.comparing import arrived
 from anabranch.metadata.transfer.keeping import EVERYTHING
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
+from anabranch.testing.replaced_story import OWN_DOCUMENTS
 from anabranch.testing.simulation.whole_store import WholeService
 
 _COMES_INTO_USE: Final = {
@@ -57,6 +66,7 @@ class Cutover:
             used = self._services[_COMES_INTO_USE[arrow]]
             (left,) = [service for service in self._services.values() if service is not used]
             self._compare(left, used)
+            check_own_documents(self._services["target"])
             self.seen += 1
         if head.phase in ("freezing", "refreezing"):
             self._late.clear()
@@ -94,6 +104,17 @@ class Cutover:
             return
         had = left.owners.get(before.session)
         assert owner == had, f"{path} of {had} was made anew by {owner}"
+
+
+def check_own_documents(target: WholeService) -> None:
+    """A target has of an operation what is made for a target, and nothing that was copied."""
+    assert not target.records(PULSARS_OPERATION), "Pulsar's flag was copied to the target"
+    names = {
+        record.path.removeprefix(f"{OPERATIONS}/").partition("/")[0]
+        for record in target.records(OPERATIONS)
+        if record.path != OPERATIONS
+    }
+    assert names <= OWN_DOCUMENTS, f"the target has documents of the operation: {names}"
 
 
 def _is_same(before: Record | None, after: Record | None, used: WholeService) -> bool:

@@ -11,8 +11,10 @@ from typing import Final, cast
 
 from anabranch.errors import Unreachable
 from anabranch.metadata.announced import Report, journal_path, read_announced
-from anabranch.metadata.store import Fencing, MetadataStore, Record
+from anabranch.metadata.store import Fencing, MetadataStore, Put, Record
 from anabranch.metadata.switchable.postures import SOURCE, posture_of
+from anabranch.migrations.engine.table import Outward
+from anabranch.migrations.freeze_copy.foreign_flag import FLAG_PATH, Flag, write_flag
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
@@ -69,6 +71,9 @@ class SwitchedBackend:
         """By process, the handles that it ever had."""
         if rng.random() < SPOILED_SHARE:
             self.services[TARGET_URL].spoil = self._spoils
+        # As an attempt of Pulsar's own leaves it that came to nothing.
+        failed = write_flag(Flag(Outward.FAILED, "oxia://elsewhere:6648/default"))
+        self.services[SOURCE_URL].write(0, Put(FLAG_PATH, failed))
         self.cutover = Cutover(self.services[SOURCE_URL], self.services[TARGET_URL], _is_alive)
         self._rng = rng
 
