@@ -60,11 +60,15 @@ class NetworkedBackend:
         """See `Backend.effects`."""
 
         async def read(runtime: Runtime) -> list[bytes]:
-            store = await self.open(runtime, "judge")
-            await store.sync()
-            found = [node.value async for node in store.scan(path) if node.stat.path != path]
-            await store.close()
-            return found
+            while True:
+                store = await self.open(runtime, "judge")
+                try:
+                    await store.sync()
+                    return [node.value async for node in store.scan(path) if node.stat.path != path]
+                except Unreachable:
+                    continue  # the last fault is not over yet
+                finally:
+                    await store.close()
 
         found: list[bytes] = await self._world.process("judge").run(read)
         return found
