@@ -12,7 +12,7 @@ from anabranch.testing.spark_kill_drill import judged, prepared
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
-@pytest.mark.goal("spark.C3", part="kills", broken_by="spark_plans_a_restart_anew")
+@pytest.mark.goal("spark.C3", part="kills", broken_by="spark_counts_batches_from_its_start")
 @pytest.mark.goal("spark.C17", part="kills", broken_by="spark_counts_batches_from_its_start")
 def test_a_stream_whose_driver_worker_and_broker_are_killed_copies_each_row_once(
     tmp_path: Path,
