@@ -44,6 +44,7 @@ _KEYS: Final = 7
 _NAMESPACE: Final = "public/killed"
 _FROM, _TO = f"{_NAMESPACE}/from", f"{_NAMESPACE}/to"
 _MOMENT_S_MAX: Final = 3.0
+_MOMENTS_MAX: Final = 5
 _PROGRESS_S_MAX: Final = 400.0
 _POLL_S: Final = 0.1
 
@@ -178,12 +179,7 @@ class KillDrill:
         try:
             self._driver.start()
             for kind in order:
-                done = self._driver.batches
-                while self._waiting() < ROWS_PER_KILL:
-                    asyncio.run(self._send())
-                self._wait(partial(self._has_gone_on, done))
-                time.sleep(self._random.uniform(0, _MOMENT_S_MAX))
-                amid += self._waiting() > 0
+                amid += self._is_amid_rows()
                 self._kill(kind)
                 killed[kind] += 1
             self._wait(lambda: self._waiting() == 0)
@@ -200,6 +196,21 @@ class KillDrill:
             "batches": self._driver.batches,
             "violations": violations,
         }
+
+    def _is_amid_rows(self) -> bool:
+        """Come to a random moment of a batch: whether rows are on their way then.
+
+        The copy may be over before the moment comes; then there are more rows, and another moment.
+        """
+        for _ in range(_MOMENTS_MAX):
+            done = self._driver.batches
+            while self._waiting() < ROWS_PER_KILL:
+                asyncio.run(self._send())
+            self._wait(partial(self._has_gone_on, done))
+            time.sleep(self._random.uniform(0, _MOMENT_S_MAX))
+            if self._waiting() > 0:
+                return True
+        return False
 
     def _kill(self, kind: str) -> None:
         if kind == "driver":
