@@ -55,6 +55,8 @@ async def away_for_too_long(clients: list[Client], relays: list[Relay]) -> None:
     await until(lambda: away.holds)
 
 
+@pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_rearmed_watches_lose_a_change")
+@pytest.mark.goal("core.M5", part="zookeeper", broken_by="zk_rearmed_watches_tell_twice")
 async def test_cut_at_random(server: tuple[int, Url, bool]) -> None:
     port, url, may_have_gaps = server
     random, runtime, found = Random(20), real_runtime(), Findings()
@@ -79,7 +81,7 @@ async def test_cut_at_random(server: tuple[int, Url, bool]) -> None:
         assert not any(client.session_lost for client in clients), "the cuts were short"
         await away_for_too_long(clients, relays)
         await asyncio.gather(*(client.stop() for client in clients))
-        await judge(clients, reader, found)
+        await judge(clients, reader, found, one_history=may_have_gaps)
         looking.cancel()
         assert found.wrong == [], found
         assert found.sessions_lost == 1
@@ -87,3 +89,4 @@ async def test_cut_at_random(server: tuple[int, Url, bool]) -> None:
         assert found.locks > 10
         assert found.guarded > 10
         assert may_have_gaps or found.gaps == 0
+        assert not may_have_gaps or found.compared > 1000, "most of what was told is compared"

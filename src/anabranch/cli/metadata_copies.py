@@ -241,6 +241,7 @@ def _copy(
                         "ephemerals": found.ephemerals,
                         "acls": found.acls,
                         "occupied": found.occupied,
+                        "times_kept": keeping.times,
                         "dry_run": True,
                     }
                 await check_writable(target)

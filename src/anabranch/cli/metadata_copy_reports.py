@@ -1,7 +1,7 @@
 """What is told of copies of metadata: how far they are, and what came of them."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.metadata_places import print_fields, print_json
 from anabranch.cli.progress import Progress, bar
@@ -9,6 +9,12 @@ from anabranch.cli.verdicts import Output
 
 if TYPE_CHECKING:
     from anabranch.metadata.transfer.digest import Digest
+
+_IN_WORDS: Final = {
+    "times_kept": ("no: the target sets times itself, they are those of the copy", "yes"),
+    "verified": ("no: the target was not read back and compared", "yes"),
+}
+"""What a person must be told either way, and how."""
 
 
 def digest_fields(digest: "Digest") -> dict[str, Any]:
@@ -22,11 +28,20 @@ def digest_fields(digest: "Digest") -> dict[str, Any]:
 
 
 def print_report(fields: dict[str, Any], output: Output) -> None:
-    """What came of it: as JSON everything, as text what is not nothing."""
+    """What came of it: as JSON everything, as text what is not nothing and what was not kept."""
     if output is Output.JSON:
         print_json(fields)
     else:
-        print_fields({name: value for name, value in fields.items() if value})
+        print_fields(for_people(fields))
+
+
+def for_people(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without counts of nothing; what was lost or left out is said, never passed over."""
+    return {
+        name: _IN_WORDS[name][bool(value)] if name in _IN_WORDS else value
+        for name, value in fields.items()
+        if value or name in _IN_WORDS
+    }
 
 
 class CopyProgress:

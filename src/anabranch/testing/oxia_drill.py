@@ -22,6 +22,7 @@ class OxiaDrill(StruckStoreDrill):
     """On a server in one process."""
 
     name = "oxia"
+    one_history = False
 
     def __init__(self, server: Oxia, *, kills: int, seed: int) -> None:
         super().__init__(server.url, kills=kills, seed=seed)

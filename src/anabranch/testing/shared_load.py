@@ -2,7 +2,8 @@
 
 All run on one loop, so what two of them believe can be compared in one moment. `judge` tells what
 was wrong afterwards: a write that was lost, or done though it was refused, or done twice; two
-holders of one lock; a change that a watch did not tell; a node that outlived its session or not.
+holders of one lock; a change that a watch did not tell though there was no gap, or told twice; a
+node that outlived its session or not.
 """
 
 import asyncio
@@ -13,9 +14,10 @@ from typing import Final
 
 from anabranch.errors import AnabranchError, BadVersion, Fenced, OutcomeUnknown, SessionExpired
 from anabranch.metadata.locks import Lock, Locks
-from anabranch.metadata.store import ABSENT, EventKind, Expected, MetadataStore, SessionEvent
+from anabranch.metadata.store import ABSENT, Expected, MetadataStore, Revision, SessionEvent
 from anabranch.runtime import Clock
 from anabranch.runtime.tasks import Tasks
+from anabranch.testing.heard_changes import HeardChanges
 
 COUNTS: Final = "/counts"
 LOCK: Final = "/locks/shared"
@@ -42,6 +44,8 @@ class Findings:
     gaps: int = 0
     sessions_lost: int = 0
     events: int = 0
+    compared: int = 0
+    """Changes that were looked for by their revision in what a watch with gaps told."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -53,6 +57,8 @@ class Counter:
         self.value = 0
         self.settled = True
         """Whether `value` is what was last acknowledged, or read back."""
+        self.made: set[Revision] = set()
+        """Where in the store's history its changes are, as far as that is known."""
         self._store = store
         self._found = found
 
@@ -79,6 +85,7 @@ class Counter:
                 await asyncio.sleep(10 * _REST_S)
             else:
                 self.value, version = self.value + 1, stat.version
+                self.made.add(stat.revision)
                 doubtful = False
                 self._found.acknowledged += 1
                 await asyncio.sleep(_REST_S)
@@ -89,7 +96,10 @@ class Counter:
         if found not in (self.value, self.value + 1):
             self._found.wrong.append(f"{self.path} is {found} after {self.value}")
         self.value, self.settled = found, True
-        return ABSENT if node is None else node.stat.version
+        if node is None:
+            return ABSENT
+        self.made.add(node.stat.revision)
+        return node.stat.version
 
 
 class Client:
@@ -104,15 +114,14 @@ class Client:
             Counter(store, f"{COUNTS}/{name}-{number}", found) for number in range(counters)
         ]
         self.session_news: list[SessionEvent] = []
-        self.gaps = 0
-        self.told: dict[str, int] = {}
+        self.heard = HeardChanges()
         self.lock: Lock | None = None
         self._found = found
         self._tasks = Tasks(self._failed)
         self._locks = Locks(store, clock, self._tasks)
         self._stop = asyncio.Event()
         self._last_heard = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._heard_more = asyncio.Event()
         self._work: asyncio.Future[list[None]] | None = None
 
     def _failed(self, name: str, failure: BaseException) -> None:
@@ -139,14 +148,10 @@ class Client:
         changes, news = self.store.watch(COUNTS), self.store.session_events()
 
         async def hear_changes() -> None:
-            last = None
             async for event in changes:
-                if last is not None and event.revision < last:
-                    self._found.wrong.append(f"{self.name} was told {event} after {last}")
-                last = event.revision
-                self.gaps += event.kind is EventKind.GAP
-                self.told[event.path] = self.told.get(event.path, 0) + 1
-                self._heard.set()
+                if wrong := self.heard.hear(event):
+                    self._found.wrong.append(f"{self.name}: {wrong}")
+                self._heard_more.set()
                 if event.path == f"{COUNTS}/end":
                     self._last_heard.set()
 
@@ -182,9 +187,9 @@ class Client:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_S_MAX):
-                while self.told.get(path, 0) < changes:
-                    self._heard.clear()
-                    await self._heard.wait()
+                while self.heard.times_told(path) < changes:
+                    self._heard_more.clear()
+                    await self._heard_more.wait()
 
     async def close(self) -> None:
         """Let go of the store."""
@@ -244,8 +249,22 @@ async def look(clients: Sequence[Client], found: Findings) -> None:
         await asyncio.sleep(_LOOK_EVERY_S)
 
 
-async def judge(clients: Sequence[Client], reader: MetadataStore, found: Findings) -> None:
-    """Compare what clients were told with what is there, as somebody else sees it."""
+async def judge(
+    clients: Sequence[Client],
+    reader: MetadataStore,
+    found: Findings,
+    *,
+    one_history: bool = True,
+) -> None:
+    """Compare what clients were told with what is there, as somebody else sees it.
+
+    Args:
+        clients: who have stopped.
+        reader: a handle of its own.
+        found: what is wrong is added here.
+        one_history: whether a change has the same revision for all clients; otherwise what a
+            client with gaps was told can be compared with nothing.
+    """
     await reader.sync()
     for client in clients:
         for counter in client.counters:
@@ -266,7 +285,7 @@ async def judge(clients: Sequence[Client], reader: MetadataStore, found: Finding
             f"{SHARED} is {total}: {found.guarded} writes under the lock were acknowledged, "
             f"of {found.guarded_unknown} nobody knows"
         )
-    await _judge_watches(clients, reader, found)
+    await _judge_watches(clients, reader, found, one_history=one_history)
 
 
 async def _owned(client: Client, reader: MetadataStore) -> bool:
@@ -281,19 +300,33 @@ async def _owned(client: Client, reader: MetadataStore) -> bool:
     return await reader.exists(path)
 
 
-async def _judge_watches(clients: Sequence[Client], reader: MetadataStore, found: Findings) -> None:
+async def _judge_watches(
+    clients: Sequence[Client], reader: MetadataStore, found: Findings, *, one_history: bool
+) -> None:
     await reader.put(f"{COUNTS}/end", b"")
     for client in clients:
         await client.hear_the_end()
-        found.gaps += client.gaps
-        found.events += sum(client.told.values())
-        if client.gaps:
-            continue
+        found.gaps += client.heard.gaps
+        found.events += client.heard.count
         for counter in (counter for other in clients for counter in other.counters):
-            node = await reader.get(counter.path)
-            changes = 0 if node is None else node.stat.version.native + 1
-            await client.hear_of(counter.path, changes)
-            if (told := client.told.get(counter.path, 0)) != changes:
-                found.wrong.append(
-                    f"{client.name} was told {told} of {changes} changes of {counter.path}"
-                )
+            await _judge_watch(client, counter, reader, found, one_history=one_history)
+
+
+async def _judge_watch(
+    client: Client, counter: Counter, reader: MetadataStore, found: Findings, *, one_history: bool
+) -> None:
+    """Whether a client was told of the changes of a counter."""
+    heard = client.heard
+    node = await reader.get(counter.path)
+    changes = 0 if node is None else node.stat.version.native + 1
+    if not heard.gaps:
+        await client.hear_of(counter.path, changes)
+        if (told := heard.times_told(counter.path)) != changes:
+            found.wrong.append(
+                f"{client.name} was told {told} of {changes} changes of {counter.path}"
+            )
+    if one_history:
+        made = counter.made if node is None else counter.made | {node.stat.revision}
+        found.compared += len(made) if heard.gaps else 0
+        wrong = heard.wrong_with(counter.path, made, changes)
+        found.wrong += (f"{client.name} {said}" for said in wrong)

@@ -36,6 +36,8 @@ class StruckStoreDrill(ABC):
     """One drill on servers that run already; what a blow is, is up to who extends it."""
 
     name: ClassVar[str]
+    one_history: ClassVar[bool] = True
+    """Whether a change has the same revision for all clients."""
 
     def __init__(self, url: str, *, kills: int, seed: int) -> None:
         self._url = url
@@ -82,7 +84,7 @@ class StruckStoreDrill(ABC):
                 await self._strike()
                 print(f"kill {number} of {self._kills}", file=sys.stderr, flush=True)
             await asyncio.gather(*(client.stop() for client in self._clients))
-            await judge(self._clients, reader, self.found)
+            await judge(self._clients, reader, self.found, one_history=self.one_history)
             if self.found.sessions_lost:
                 self.found.wrong.append(f"{self.found.sessions_lost} sessions were lost")
         finally:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import AccessRight, IndexKey, Put, Record
 from anabranch.metadata.transfer.export_file import write_export
 from anabranch.metadata.transfer.file_format import ExportHeader
+from anabranch.metadata.transfer.keeping import EVERYTHING
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of
 
@@ -238,6 +240,26 @@ def test_copy_of_a_part_and_with_a_limit(url: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert [record.path for record in content(other)] == ["/", "/a", "/a/b", "/a/n-0000000000"]
     assert "nothing at or below /none" in refused(1, "copy", url, other, "--prefix", "/none")
+
+
+@pytest.mark.goal("core.M8", part="tools", broken_by="reports_leave_out_losses")
+def test_copy_says_what_was_not_kept_and_not_done(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines(*words: str) -> list[str]:
+        done = metadata("copy", url, *words)
+        assert done.exit_code == 0, done.output
+        return [line for line in done.stdout.splitlines() if line.startswith(("times", "veri"))]
+
+    kept = lines(f"embedded:{tmp_path}/kept")
+    assert kept == ["times kept       yes", "verified         yes"]
+    # As if the target were in ZooKeeper or Oxia.
+    poorer = replace(EVERYTHING, times=False)
+    monkeypatch.setattr("anabranch.metadata.transfer.keeping.keeping_of", lambda _: poorer)
+    no_times = "times kept       no: the target sets times itself, they are those of the copy"
+    assert lines(f"embedded:{tmp_path}/lost", "--dry-run") == [no_times]
+    lost = lines(f"embedded:{tmp_path}/lost", "--no-verify")
+    assert lost == [no_times, "verified         no: the target was not read back and compared"]
 
 
 # --- bad input --------------------------------------------------------------------------------

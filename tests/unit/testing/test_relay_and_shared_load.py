@@ -120,7 +120,7 @@ async def test_load_on_a_good_store_finds_nothing() -> None:
 
 
 async def untold(store: MetadataStore, clients: list[Client]) -> None:
-    clients[1].told[clients[0].counters[0].path] -= 1
+    clients[1].heard._told[clients[0].counters[0].path].popitem()
 
 
 async def two_holders(store: MetadataStore, clients: list[Client]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.metadata.zookeeper.connection import ServerConnection
 from anabranch.metadata.zookeeper.link import Link
+from anabranch.metadata.zookeeper.replies import Change
 from anabranch.metadata.zookeeper.session import Session
 from anabranch.metadata.zookeeper.turns import Turns
 from anabranch.testing.planted import original, planted
@@ -45,6 +46,27 @@ def zk_watches_are_not_put_back(
 ) -> None:
     """Watches are left behind with the connection that they were made on."""
     del self, zxid_seen, persistent, recursive
+
+
+@planted(
+    "zk_rearmed_watches_lose_a_change", target="anabranch.metadata.zookeeper.link:Link.changed"
+)
+def zk_rearmed_watches_lose_a_change(self: Link, changes: list[Change]) -> None:
+    """What is told first on each later connection is passed over, with no gap for it."""
+    assert self._connection is not None
+    before = vars(self).setdefault("_told_on", self._connection)
+    vars(self)["_told_on"] = self._connection
+    if before is self._connection:
+        original("zk_rearmed_watches_lose_a_change")(self, changes)
+
+
+@planted("zk_rearmed_watches_tell_twice", target="anabranch.metadata.zookeeper.link:Link.changed")
+def zk_rearmed_watches_tell_twice(self: Link, changes: list[Change]) -> None:
+    """Once watches were put back, each change is told by the old and by the new one."""
+    assert self._connection is not None
+    first = vars(self).setdefault("_told_on", self._connection)
+    twice = changes if first is self._connection else [one for one in changes for _ in range(2)]
+    original("zk_rearmed_watches_tell_twice")(self, twice)
 
 
 @planted("zk_lost_writes_are_repeated", target="anabranch.metadata.zookeeper.link:Link._detached")
