@@ -105,8 +105,17 @@ class StoredCursor:
         mark_delete = state.mark_delete
         if self._created is None or full:
             await self._create()
+        taken = False
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            created = await self._append(entry, mark_delete)
+            try:
+                created = await self._append(entry, mark_delete)
+            except Fenced:
+                # So do those who only repair ledgers; whether there is another owner the node says.
+                if taken:
+                    raise
+                taken = True
+                await self._create()
+                continue
             if created.place == self._named and cursor_properties == self._named_properties:
                 return
             # Should the node not be written, a new owner reads the entry all the same.
