@@ -270,6 +270,11 @@ BOOKKEEPER_RECONNECT_DELAY_S_MIN: Final = 0.1
 BOOKKEEPER_RECONNECT_DELAY_S_MAX: Final = 5.0
 BOOKKEEPER_BOOKIE_RETRY_S: Final = 1.0
 """How often a writer that lacks a bookie looks for one."""
+BOOKKEEPER_LEAVE_GONE_S: Final = 5.0
+"""Well below the 30 s after which BookKeeper's auto-recovery takes a ledger from its writer."""
+BOOKKEEPER_LEAVING_MAX: Final = 64
+"""Ledgers without appends that leave a bookie at the same time."""
+BOOKKEEPER_LEAVING_POLL_S: Final = 0.02
 BOOKKEEPER_READS_AT_FIRST: Final = 16
 BOOKKEEPER_READS_AHEAD_MAX: Final = 256
 """Entries that one read asks for at the same time."""
@@ -323,6 +328,10 @@ LEDGER_IDS_RESERVED: Final = 100
 """Ledger ids one process takes with one metadata write."""
 CONDITIONAL_WRITE_TRIES_MAX: Final = 20
 """How often a document shared by several writers is read and written again after a conflict."""
+FENCED_PATIENCE_S: Final = 0.5
+"""How long whoever finds a ledger taken waits for another owner to show up in the chain."""
+FENCED_AGAIN_S: Final = 60.0
+"""Who finds a second one taken within this time is not the owner any more."""
 
 # --- server -----------------------------------------------------------------------------------
 MESSAGE_BYTES_SETTING_MAX: Final = 8 * MIB

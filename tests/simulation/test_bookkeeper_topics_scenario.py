@@ -8,7 +8,8 @@ import pytest
 from anabranch.testing.simulation.scenario import Outcome, load_scenarios, run_seed
 
 CLIENT_OPERATIONS_MIN = 2000
-PROVING_SEEDS = (0,)
+PROVING_SEEDS = (0, 1)
+"""Each of the mistakes shows in one of these."""
 
 
 def play(seed: int) -> Outcome:
@@ -24,6 +25,12 @@ def play(seed: int) -> Outcome:
 @pytest.mark.goal(
     "core.L7", part="batch acks survive crashes", broken_by="cursor_ledger_is_not_read"
 )
+@pytest.mark.goal(
+    "core.L3", part="taken by a repair", broken_by="what_was_under_way_counts_as_stored"
+)
+@pytest.mark.goal(
+    "core.L3", part="taken by a repair", broken_by="what_a_taken_ledger_has_is_written_again"
+)
 def test_every_owner_finds_what_was_promised() -> None:
     for seed in PROVING_SEEDS:
         outcome = play(seed)
@@ -32,3 +39,4 @@ def test_every_owner_finds_what_was_promised() -> None:
         assert outcome.reached["taken over"] > 1
         assert outcome.reached["flushed"] > 0
         assert outcome.reached["part of a batch taken over"] > 0
+        assert outcome.reached["went on behind a repair"] > 0

@@ -3,6 +3,10 @@
 No coroutine lives here. While there is no writer (a new ledger is being created) appends wait in
 a queue bounded by bytes; once appending has failed or ended, every later append is refused, so
 that a producer never sees a later message stored and an earlier one not.
+
+A ledger that somebody else has opened takes no more entries, and which of those under way it has is
+unknown. They are *unsettled* until it is known where the ledger ends; then those that it has are
+answered, and the others go to the next ledger, in the order they came.
 """
 
 import asyncio
@@ -11,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InputError, StoreBusy
+from anabranch.errors import AnabranchError, Fenced, InputError, StoreBusy
 from anabranch.ids import Position
 from anabranch.journal import Pressure
 from anabranch.ledgers.store import LedgerWriter
@@ -37,7 +41,9 @@ class Appender:
         "_figures",
         "_full",
         "_in_flight",
+        "_landed",
         "_pressure",
+        "_unsettled",
         "_waiting",
         "_waiting_bytes",
         "_writer",
@@ -64,7 +70,8 @@ class Appender:
         self._failed = failed
         """Told once, when an append fails by itself."""
         self._full = full
-        """Told when a ledger has its fill and appends wait for the next one."""
+        """Told when a ledger has its fill, or was taken from its writer, and appends wait for the
+        next one."""
         self._pressure = pressure
         """Of the ledger store: what waits here counts as if the store had it."""
         self._figures = figures
@@ -75,6 +82,8 @@ class Appender:
         self._in_flight: deque[_Append] = deque()
         self._waiting = _NOBODY
         self._waiting_bytes = 0
+        self._unsettled = _NOBODY
+        self._landed: asyncio.Future[None] | None = None
         self.pending_bytes = 0
         self.entries_submitted = 0
         """To the present ledger; so are the bytes."""
@@ -109,6 +118,7 @@ class Appender:
     def start(self, writer: LedgerWriter) -> None:
         """Write to a new, empty ledger from now on, first what waited for it."""
         assert not self._in_flight, "the ledger before still has appends in flight"
+        assert not self._unsettled, "it is not known which entries the ledger before has"
         assert self._writer is None, "pause before the next writer"
         if self._error is not None:
             return
@@ -135,7 +145,36 @@ class Appender:
         if self._error is None:
             self._error = error
         self._writer = None
+        self._wait_again()
         self._fail_waiting_soon()
+
+    async def unsettled(self) -> int:
+        """Wait until nothing is in flight; return how many have an outcome only the ledger knows.
+
+        They are the entries behind the last durable one.
+        """
+        while self._in_flight:
+            if self._landed is None:
+                self._landed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._landed)
+        return len(self._unsettled)
+
+    def settle(self, stored: range) -> None:
+        """The ledger has these of the unsettled entries, from the first; the others wait."""
+        assert len(stored) <= len(self._unsettled), "a ledger has what its writer was given"
+        for entry_id in stored:
+            data, result, began_s = self._unsettled.popleft()
+            self._pressure.let_go(len(data))
+            self._tell_stored(entry_id, data, result, began_s)
+        self._wait_again()
+        self._pressure.settle(0)
+
+    def _wait_again(self) -> None:
+        """Those that are unsettled go before all who wait."""
+        unsettled, self._unsettled = self._unsettled, _NOBODY
+        for append in reversed(unsettled):
+            self._line().appendleft(append)
+            self._waiting_bytes += len(append[0])
 
     def _submit(
         self, writer: LedgerWriter, data: bytes, result: AppendResult, began_s: float
@@ -152,6 +191,12 @@ class Appender:
             self.entries_submitted -= 1
             self.bytes_submitted -= len(data)
             raise
+        except Fenced:
+            self._line().appendleft(self._in_flight.pop())
+            self._count_waiting(len(data))
+            self.pause()
+            self._full()
+            return
         except AnabranchError as error:
             self._line().appendleft(self._in_flight.pop())
             self._count_waiting(len(data))
@@ -195,15 +240,34 @@ class Appender:
 
     def _completed(self, entry_id: int, error: Exception | None) -> None:
         data, result, began_s = self._in_flight.popleft()
-        self.pending_bytes -= len(data)
         if error is None:
-            self._figures.wrote(len(data), began_s)
-            result(self._durable(entry_id, data), None)
+            self._tell_stored(entry_id, data, result, began_s)
+        elif isinstance(error, Fenced) and self._error is None:
+            self._not_known((data, result, began_s))
         else:
+            self.pending_bytes -= len(data)
             self._fail(error)
             result(None, error)
+        if self._landed is not None and not self._in_flight:
+            self._landed.set_result(None)
+            self._landed = None
         if self._error is not None and not self._in_flight:
             self._fail_waiting_soon()
+
+    def _tell_stored(
+        self, entry_id: int, data: bytes, result: AppendResult, began_s: float
+    ) -> None:
+        self.pending_bytes -= len(data)
+        self._figures.wrote(len(data), began_s)
+        result(self._durable(entry_id, data), None)
+
+    def _not_known(self, append: _Append) -> None:
+        if self._unsettled is _NOBODY:
+            self._unsettled = deque()
+        self._unsettled.append(append)
+        self._pressure.hold(len(append[0]))
+        self.pause()
+        self._full()
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

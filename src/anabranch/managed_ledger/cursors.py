@@ -211,7 +211,9 @@ class Cursors:
             if named.ledger_id >= 0:
                 document, lost = await self._read_cursor_ledger(name, document)
             state = restore_acknowledged(document, self._chain)
-            value = encode_cursor(state, document.properties, document.cursor_properties)
+            value = encode_cursor(
+                state, document.properties, document.cursor_properties, document.extra
+            )
             stored = self._env.config.cursor_compression.pack(value) if value else node.value
             try:
                 stat = await self._env.metadata.put(path, stored, node.stat.version)
@@ -233,7 +235,14 @@ class Cursors:
             self.by_name[name] = Cursor(
                 name,
                 state,
-                StoredCursor(name, owned, self._env, named=named),
+                StoredCursor(
+                    name,
+                    owned,
+                    self._env,
+                    named=named,
+                    extra=document.extra,
+                    entry_extra=document.entry_extra,
+                ),
                 self._hooks,
                 properties=document.properties,
                 cursor_properties=document.cursor_properties,

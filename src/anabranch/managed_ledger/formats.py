@@ -3,7 +3,7 @@
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -26,6 +26,23 @@ from anabranch.managed_ledger.compressed_documents import unpack
 
 IN_NODE = LedgerPlace(-1, NO_STAMP)
 """The cursor ledger of a cursor whose position is in its node."""
+_OURS_OF_CURSORS = (
+    "cursorsLedgerId",
+    "markDeleteLedgerId",
+    "markDeleteEntryId",
+    "individualDeletedMessages",
+    "properties",
+    "batchedEntryDeletionIndexInfo",
+    "cursorProperties",
+)
+_OURS_OF_POSITIONS = (
+    "ledgerId",
+    "entryId",
+    "individualDeletedMessages",
+    "properties",
+    "batchedEntryDeletionIndexInfo",
+    "individualDeletedMessageRanges",
+)
 _RUN_OF_ONES = re.compile("1+")
 
 M = TypeVar("M", bound=Message)
@@ -56,6 +73,11 @@ class CursorDocument:
     """Without the stamp, which is not for users to see or lose."""
     stamp: Stamp = NO_STAMP
     """In which storage cluster the cursor ledger is."""
+    extra: bytes = b""
+    """Fields of the node that are others', such as when it was last used; written back as they
+    were."""
+    entry_extra: bytes = b""
+    """The same of the last entry of its ledger."""
 
 
 def _parse(kind: type[M], value: bytes, what: str) -> M:
@@ -173,6 +195,7 @@ def decode_cursor(value: bytes, name: str) -> CursorDocument:
         {pair.name: pair.value for pair in info.properties},
         without_stamp(cursor_properties),
         stamp_in(cursor_properties, f"cursor {name}"),
+        extra=_without(info, _OURS_OF_CURSORS),
     )
 
 
@@ -183,16 +206,22 @@ def decode_position_entry(value: bytes, node: CursorDocument, name: str) -> Curs
         FormatError: if it is something else.
     """
     info = _parse(pb.PositionInfo, value, f"position of cursor {name}")
-    return CursorDocument(
-        node.cursor_ledger_id,
-        Position(info.ledgerId, info.entryId),
-        _decode_ranges(info.individualDeletedMessages)
+    return replace(
+        node,
+        mark_delete=Position(info.ledgerId, info.entryId),
+        ranges=_decode_ranges(info.individualDeletedMessages)
         + tuple(_ranges_of_bitmaps(info.individualDeletedMessageRanges)),
-        _decode_batches(info.batchedEntryDeletionIndexInfo),
-        {pair.name: pair.value for pair in info.properties},
-        node.cursor_properties,
-        node.stamp,
+        batches=_decode_batches(info.batchedEntryDeletionIndexInfo),
+        properties={pair.name: pair.value for pair in info.properties},
+        entry_extra=_without(info, _OURS_OF_POSITIONS),
     )
+
+
+def _without(info: Message, ours: Iterable[str]) -> bytes:
+    """What is left of a document when the fields that are written anew are taken out."""
+    for name_of_field in ours:
+        info.ClearField(name_of_field)
+    return info.SerializePartialToString()
 
 
 def _decode_ranges(ranges: Iterable[pb.MessageRange]) -> tuple[tuple[Position, Position], ...]:
@@ -236,7 +265,10 @@ def restore_acknowledged(document: CursorDocument, chain: Chain) -> Acknowledged
 
 
 def encode_cursor(
-    state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+    state: Acknowledged,
+    properties: Mapping[str, int],
+    cursor_properties: Mapping[str, str],
+    extra: bytes = b"",
 ) -> bytes | None:
     """Write a cursor's node with its whole state; None if that does not belong into a node.
 
@@ -247,7 +279,7 @@ def encode_cursor(
     """
     if state.has_batches:
         return None
-    info = _cursor_info(IN_NODE.ledger_id, state.mark_delete, properties, cursor_properties)
+    info = _cursor_info(IN_NODE.ledger_id, state.mark_delete, properties, cursor_properties, extra)
     budget = limits.CURSOR_RANGES_BYTES_MAX
     for ledger_id, first, last in state.ranges():
         lower, upper = Position(ledger_id, first - 1), Position(ledger_id, last)
@@ -264,6 +296,7 @@ def encode_cursor_pointer(
     mark_delete: Position,
     properties: Mapping[str, int],
     cursor_properties: Mapping[str, str],
+    extra: bytes = b"",
 ) -> bytes:
     """Write the node of a cursor whose state is the last entry of a ledger.
 
@@ -273,7 +306,7 @@ def encode_cursor_pointer(
         InputError: if the properties are too large.
     """
     texts = {**cursor_properties, **stamp_properties(place.stamp)}
-    info = _cursor_info(place.ledger_id, mark_delete, properties, texts)
+    info = _cursor_info(place.ledger_id, mark_delete, properties, texts, extra)
     return info.SerializeToString()
 
 
@@ -282,12 +315,13 @@ def _cursor_info(
     mark_delete: Position,
     properties: Mapping[str, int],
     cursor_properties: Mapping[str, str],
+    extra: bytes,
 ) -> pb.ManagedCursorInfo:
-    info = pb.ManagedCursorInfo(
-        cursorsLedgerId=cursor_ledger_id,
-        markDeleteLedgerId=mark_delete.ledger_id,
-        markDeleteEntryId=mark_delete.entry_id,
-    )
+    info = pb.ManagedCursorInfo()
+    info.MergeFromString(extra)
+    info.cursorsLedgerId = cursor_ledger_id
+    info.markDeleteLedgerId = mark_delete.ledger_id
+    info.markDeleteEntryId = mark_delete.entry_id
     for key in sorted(properties):
         info.properties.add(name=key, value=properties[key])
     for key in sorted(cursor_properties):
@@ -300,7 +334,9 @@ def _cursor_info(
     return info
 
 
-def encode_position_entry(state: Acknowledged, properties: Mapping[str, int], name: str) -> bytes:
+def encode_position_entry(
+    state: Acknowledged, properties: Mapping[str, int], name: str, extra: bytes = b""
+) -> bytes:
     """Write the whole state of a cursor as an entry of its ledger.
 
     Ranges go as bitmaps: a large state has many short ones, for which they take far less room
@@ -309,7 +345,9 @@ def encode_position_entry(state: Acknowledged, properties: Mapping[str, int], na
     Raises:
         CursorTooLarge: if it does not fit an entry.
     """
-    info = pb.PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
+    info = pb.PositionInfo()
+    info.MergeFromString(extra)
+    info.ledgerId, info.entryId = state.mark_delete
     for key in sorted(properties):
         info.properties.add(name=key, value=properties[key])
     for ledger_id, ranges in state.ranges_by_ledger():

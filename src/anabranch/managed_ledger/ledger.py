@@ -83,6 +83,7 @@ class ManagedLedger:
             entries_max=env.config.ledger_entries_max,
             bytes_max=env.config.ledger_bytes_max,
         )
+        self._published.appender = self._appender
         hooks = CursorHooks(self._spawn, self._fail, self._cursor_moved)
         self._cursors = Cursors(opened.node, opened.chain, env, hooks)
         self._trimming = Trimming(

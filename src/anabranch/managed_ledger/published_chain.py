@@ -4,15 +4,18 @@ Every method is one step that either is durable when it returns or has changed n
 Only one may run at a time; `ledger.py` sees to that.
 """
 
+import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, CatalogChanged, ConflictError, Fenced
+from anabranch.errors import AnabranchError, CatalogChanged, ConflictError, Fenced, StorageError
 from anabranch.ids import Position
 from anabranch.ledgers.clusters import CreatedLedger
 from anabranch.ledgers.stamps import LedgerPlace
 from anabranch.ledgers.store import LedgerQuorums, LedgerWriter
+from anabranch.managed_ledger.appender import Appender
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.environment import Environment
 from anabranch.managed_ledger.formats import ChainDocument, encode_chain
@@ -21,6 +24,7 @@ from anabranch.managed_ledger.opening import (
     create_ledger,
     discard_ledger,
     new_span,
+    open_ledger,
     start_over,
 )
 from anabranch.managed_ledger.owned_node import OwnedNode
@@ -32,7 +36,17 @@ _log = get_logger("managed_ledger")
 class PublishedChain:
     """A chain, the writer of its open ledger, and the document that others see."""
 
-    __slots__ = ("_env", "_name", "chain", "document", "node", "quorums", "writer")
+    __slots__ = (
+        "_env",
+        "_fenced_s",
+        "_name",
+        "appender",
+        "chain",
+        "document",
+        "node",
+        "quorums",
+        "writer",
+    )
 
     def __init__(self, opened: OpenedChain, env: Environment) -> None:
         self._name = opened.name
@@ -43,6 +57,10 @@ class PublishedChain:
         self.writer: LedgerWriter | None = opened.writer
         self.quorums: LedgerQuorums | None = None
         """Of ledgers that are begun from now on; None for the store's own."""
+        self.appender: Appender | None = None
+        """Who uses the writer: it has to be told what a ledger has that was taken away."""
+        self._fenced_s = -math.inf
+        """When a ledger was last found to be taken."""
 
     def use_quorums(self, quorums: LedgerQuorums | None) -> None:
         """Begin ledgers by these quorums from now on; None for the store's own."""
@@ -83,21 +101,72 @@ class PublishedChain:
         )
 
     async def close_writer(self) -> int:
-        """Close the open ledger after what is in flight; return when that was."""
+        """Close the open ledger after what is in flight; return when that was.
+
+        Raises:
+            Fenced: if there is another owner.
+        """
         assert self.writer is not None, "there is no open ledger"
-        last = await self.writer.close()
+        try:
+            last = await self.writer.close()
+        except Fenced as error:
+            last = await self._end_of_taken(error)
         assert last == self.chain.open_entries - 1, (
             f"ledger {self.chain.open_id} was closed at entry {last}, "
             f"but {self.chain.open_entries} entries were reported durable"
         )
         return self._env.runtime.clock.wall_ms()
 
+    async def _end_of_taken(self, error: Fenced) -> int:
+        """Learn where the open ledger ends, which somebody else has opened; settle what it has.
+
+        So do those who only repair ledgers, such as BookKeeper's auto-recovery. Another owner
+        does, too, but writes the chain then: of two that go on, the chain takes one. It is given
+        time for that; and who was met twice is an owner, or will have to be treated as one.
+
+        Raises:
+            Fenced: if there is another owner, as far as that can be seen.
+        """
+        now_s = self._env.runtime.clock.monotonic_s()
+        before_s, self._fenced_s = self._fenced_s, now_s
+        if now_s - before_s < limits.FENCED_AGAIN_S:
+            raise Fenced(
+                f"ledgers of managed ledger {self._name} are taken one after the other, which "
+                f"another owner does: {error}"
+            ) from error
+        await asyncio.sleep(limits.FENCED_PATIENCE_S)
+        await self.node.check()
+        chain, appender = self.chain, self.appender
+        ledger_id = chain.open_id
+        assert ledger_id is not None, "a ledger that was taken was open"
+        assert appender is not None, "who appends is known before anything is appended"
+        place = LedgerPlace(ledger_id, chain.open_stamp)
+        last = (await open_ledger(self._name, self._env.ledgers, place)).last_entry_id
+        unsettled = await appender.unsettled()
+        stored = range(chain.open_entries, last + 1)
+        if not chain.open_entries - 1 <= last < chain.open_entries + unsettled:
+            raise StorageError(
+                f"ledger {ledger_id} of managed ledger {self._name} was opened by others and ends "
+                f"at entry {last}, but {chain.open_entries} entries were durable and {unsettled} "
+                "under way"
+            )
+        appender.settle(stored)
+        _log.warning(
+            "ledger_taken",
+            name=self._name,
+            ledger=ledger_id,
+            last_entry=last,
+            found_stored=len(stored),
+            reason=str(error),
+        )
+        return last
+
     async def leave_writer(self) -> None:
         """Close the open ledger, if there is one and it can be closed, and write no more."""
         if self.writer is None:
             return
         try:
-            await self.close_writer()
+            await self.writer.close()
         except AnabranchError as error:
             # Whoever opens it next recovers the ledger, so nothing depends on this.
             _log.info("ledger_left_unclosed", name=self._name, error=str(error))

@@ -10,7 +10,14 @@ from anabranch.errors import FormatError, InputError
 from anabranch.generated import schema_registry_format_pb2 as registry
 from anabranch.generated import schema_storage_format_pb2 as storage
 from anabranch.ids import Position
-from anabranch.ledgers.stamps import NO_STAMP, LedgerPlace, Stamp, stamp_in, stamp_properties
+from anabranch.ledgers.stamps import (
+    NO_STAMP,
+    LedgerPlace,
+    Stamp,
+    stamp_in,
+    stamp_properties,
+    without_stamp,
+)
 
 _AUTO_CONSUME = 21
 _EXTERNAL = 22
@@ -42,6 +49,8 @@ class IndexEntry:
     hash: bytes
     stamp: Stamp = NO_STAMP
     """In which storage cluster its ledger is."""
+    extra: bytes = b""
+    """What others keep about it; written back as it was."""
 
     @property
     def place(self) -> LedgerPlace:
@@ -99,12 +108,14 @@ def decode_info(value: bytes, what: str) -> SchemaInfo:
 
 
 def _index_message(entry: IndexEntry) -> storage.IndexEntry:
-    position = storage.PositionInfo(
-        ledgerId=entry.position.ledger_id, entryId=entry.position.entry_id
-    )
+    message = storage.IndexEntry()
+    message.MergeFromString(entry.extra)
+    message.version, message.hash = entry.version, entry.hash
+    position = message.position
+    position.ledgerId, position.entryId = entry.position
     for key, value in stamp_properties(entry.stamp).items():
         position.properties.add(key=key, value=value)
-    return storage.IndexEntry(version=entry.version, position=position, hash=entry.hash)
+    return message
 
 
 def encode_entry(data: bytes, index: Sequence[IndexEntry]) -> bytes:
@@ -122,10 +133,14 @@ def decode_entry(value: bytes, what: str) -> bytes:
     return _parse(storage.SchemaEntry, value, what).schema_data
 
 
-def encode_locator(index: Sequence[IndexEntry]) -> bytes:
+def encode_locator(index: Sequence[IndexEntry], extra: bytes = b"") -> bytes:
     """Write the node of a schema: its newest version and all of them."""
     messages = [_index_message(entry) for entry in index]
-    return storage.SchemaLocator(info=messages[-1], index=messages).SerializeToString()
+    locator = storage.SchemaLocator()
+    locator.MergeFromString(extra)
+    locator.info.CopyFrom(messages[-1])
+    locator.index.extend(messages)
+    return locator.SerializeToString()
 
 
 def decode_locator(value: bytes, what: str) -> tuple[IndexEntry, ...]:
@@ -138,8 +153,31 @@ def decode_locator(value: bytes, what: str) -> tuple[IndexEntry, ...]:
     return tuple(_index_entry(entry, what) for entry in message.index or [message.info])
 
 
+def extra_of_locator(value: bytes, what: str) -> bytes:
+    """What others keep in the node of a schema beside its versions.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    message = _parse(storage.SchemaLocator, value, what)
+    message.ClearField("info")
+    message.ClearField("index")
+    return message.SerializePartialToString()
+
+
 def _index_entry(entry: storage.IndexEntry, what: str) -> IndexEntry:
     position = Position(entry.position.ledgerId, entry.position.entryId)
+    version, schema_hash = entry.version, entry.hash
     properties = {pair.key: pair.value for pair in entry.position.properties}
-    stamp = stamp_in(properties, f"version {entry.version} of {what}")
-    return IndexEntry(entry.version, position, entry.hash, stamp)
+    stamp = stamp_in(properties, f"version {version} of {what}")
+    kept = without_stamp(properties)
+    for name in ("ledgerId", "entryId", "properties"):
+        entry.position.ClearField(name)
+    for key, value in kept.items():
+        entry.position.properties.add(key=key, value=value)
+    for name in ("version", "hash"):
+        entry.ClearField(name)
+    if not entry.position.SerializePartialToString():
+        entry.ClearField("position")
+    extra = entry.SerializePartialToString()
+    return IndexEntry(version, position, schema_hash, stamp, extra)

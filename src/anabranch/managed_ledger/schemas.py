@@ -6,6 +6,7 @@ conditional write of the node, so that of two writers one reads again and nothin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anabranch import limits
 from anabranch.errors import (
@@ -30,6 +31,7 @@ from anabranch.managed_ledger.schema_formats import (
     encode_entry,
     encode_info,
     encode_locator,
+    extra_of_locator,
 )
 from anabranch.metadata.store import ABSENT, Expected, MetadataStore
 
@@ -63,6 +65,16 @@ class StoredSchema:
 
     version: int
     info: SchemaInfo
+
+
+class _Located(NamedTuple):
+    """The node of a schema."""
+
+    index: tuple[IndexEntry, ...]
+    expected: Expected
+    """What it takes to replace it."""
+    extra: bytes = b""
+    """What others keep there."""
 
 
 class SchemaStorage:
@@ -111,7 +123,7 @@ class SchemaStorage:
         self, schema_id: str, data: bytes, schema_hash: bytes, known: Sequence[int] | None = None
     ) -> int:
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            index, expected = await self._locate(schema_id)
+            index, expected, extra = await self._locate(schema_id)
             if known is not None:
                 if [entry.version for entry in _living(index)] != list(known):
                     raise ConflictError(f"schema {schema_id} got other versions meanwhile")
@@ -123,7 +135,7 @@ class SchemaStorage:
             before = index or (IndexEntry(version, _NOWHERE, schema_hash),)
             created, position = await self._write(schema_id, encode_entry(data, before))
             added = IndexEntry(version, position, schema_hash, created.stamp)
-            locator = encode_locator((*index, added))
+            locator = encode_locator((*index, added), extra)
             try:
                 await self._metadata.put(_path(schema_id), locator, expected, guard=created.guard)
             except BadVersion:
@@ -145,24 +157,24 @@ class SchemaStorage:
 
         If none is named the newest, and None if the schema was marked as deleted.
         """
-        index, _ = await self._locate(schema_id)
+        index = (await self._locate(schema_id)).index
         among = _living(index)[-1:] if version is None else index
         wanted = [entry for entry in among if version is None or entry.version == version]
         return await self._read(schema_id, wanted[-1]) if wanted else None
 
     async def find(self, schema_id: str, schema_hash: bytes) -> int | None:
         """Return the number of the version with this hash; None if there is none."""
-        index, _ = await self._locate(schema_id)
+        index = (await self._locate(schema_id)).index
         return _version_of(index, schema_hash)
 
     async def versions(self, schema_id: str) -> list[StoredSchema]:
         """Return all versions since the schema was last marked as deleted, oldest first."""
-        index, _ = await self._locate(schema_id)
+        index = (await self._locate(schema_id)).index
         return [await self._read(schema_id, entry) for entry in _living(index)]
 
     async def places(self, schema_id: str) -> list[IndexEntry]:
         """Return where each version since the last deletion is, oldest first."""
-        index, _ = await self._locate(schema_id)
+        index = (await self._locate(schema_id)).index
         return list(_living(index))
 
     async def delete(self, schema_id: str) -> int:
@@ -172,7 +184,7 @@ class SchemaStorage:
             NotFound: if there is none.
             ConflictError: if a version was added at the same time; nothing was removed.
         """
-        index, expected = await self._locate(schema_id)
+        index, expected, _ = await self._locate(schema_id)
         if not index:
             raise NotFound(f"there is no schema {schema_id}")
         await self._metadata.delete(_path(schema_id), expected)
@@ -180,14 +192,16 @@ class SchemaStorage:
             await discard_ledger(self._ledgers, entry.place)
         return len(index)
 
-    async def _locate(self, schema_id: str) -> tuple[tuple[IndexEntry, ...], Expected]:
+    async def _locate(self, schema_id: str) -> _Located:
         node = await self._metadata.get(_path(schema_id))
         if node is None:
-            return (), ABSENT
+            return _Located((), ABSENT)
         if not node.value:
             # Only there because another schema's path goes through it.
-            return (), node.stat.version
-        return decode_locator(node.value, f"schema {schema_id}"), node.stat.version
+            return _Located((), node.stat.version)
+        what = f"schema {schema_id}"
+        extra = extra_of_locator(node.value, what)
+        return _Located(decode_locator(node.value, what), node.stat.version, extra)
 
     async def _write(self, schema_id: str, payload: bytes) -> tuple[CreatedLedger, Position]:
         metadata = {

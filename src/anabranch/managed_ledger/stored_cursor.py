@@ -46,8 +46,10 @@ class StoredCursor:
     __slots__ = (
         "_bytes",
         "_created",
+        "_entry_extra",
         "_entry_in_doubt",
         "_env",
+        "_extra",
         "_in_doubt",
         "_name",
         "_named",
@@ -56,11 +58,21 @@ class StoredCursor:
     )
 
     def __init__(
-        self, name: str, node: OwnedNode, env: Environment, *, named: LedgerPlace = IN_NODE
+        self,
+        name: str,
+        node: OwnedNode,
+        env: Environment,
+        *,
+        named: LedgerPlace = IN_NODE,
+        extra: bytes = b"",
+        entry_extra: bytes = b"",
     ) -> None:
+        """What others keep in the node and in the last entry of its ledger is written on."""
         self._name = name
         self._node = node
         self._env = env
+        self._extra = extra
+        self._entry_extra = entry_extra
         self._named = named
         """The ledger that the node names; a previous owner's until the first write."""
         self._created: CreatedLedger | None = None
@@ -97,22 +109,31 @@ class StoredCursor:
         """
         full = self._is_full()
         if self._named == IN_NODE or full:
-            value = encode_cursor(state, properties, cursor_properties)
+            value = encode_cursor(state, properties, cursor_properties, self._extra)
             if value is not None:
                 await self._publish(IN_NODE, value)
                 return
-        entry = encode_position_entry(state, properties, self._name)
+        entry = encode_position_entry(state, properties, self._name, self._entry_extra)
         mark_delete = state.mark_delete
         if self._created is None or full:
             await self._create()
+        taken = False
         for _ in range(limits.CONDITIONAL_WRITE_TRIES_MAX):
-            created = await self._append(entry, mark_delete)
+            try:
+                created = await self._append(entry, mark_delete)
+            except Fenced:
+                # So do those who only repair ledgers; whether there is another owner the node says.
+                if taken:
+                    raise
+                taken = True
+                await self._create()
+                continue
             if created.place == self._named and cursor_properties == self._named_properties:
                 return
             # Should the node not be written, a new owner reads the entry all the same.
             self._entry_in_doubt |= created.place == self._named
             pointer = encode_cursor_pointer(
-                created.place, mark_delete, properties, cursor_properties
+                created.place, mark_delete, properties, cursor_properties, self._extra
             )
             guard = None if created.place == self._named else created.guard
             may_be_named = self._in_doubt
@@ -137,7 +158,7 @@ class StoredCursor:
         """Leave a state that is durable in its node, if it fits there: it is read at once."""
         if self._named == IN_NODE and not state.has_batches:
             return
-        value = encode_cursor(state, properties, cursor_properties)
+        value = encode_cursor(state, properties, cursor_properties, self._extra)
         if value is not None:
             await self._publish(IN_NODE, value)
             return

@@ -21,6 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.ids import EARLIEST, Position, encode_segment
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig
+from anabranch.managed_ledger.formats import decode_cursor
 from anabranch.metadata.store import Stat
 
 NAME = "t/ns/persistent/topic"
@@ -47,11 +48,44 @@ async def test_where_a_cursor_begins(world: World, append_all: AppendAll) -> Non
 
 
 @pytest.mark.goal(
-    "core.L7", part="read back equal from the node", broken_by="batch_acks_are_not_stored"
+    "core.L7", part="read back equal from the node", broken_by="ranges_in_the_node_are_dropped"
 )
-async def test_new_owner_reads_back_every_kind_of_acknowledgement(
+async def test_new_owner_reads_back_acknowledgements_from_the_node(
     world: World, append_all: AppendAll
 ) -> None:
+    ledger = await world.open(SMALL)
+    cursor = await ledger.open_cursor(
+        "s", initial="earliest", properties={"p": -5}, cursor_properties={"k": "v"}
+    )
+    positions = await append_all(ledger, 35)
+    cursor.acknowledge_cumulative(positions[3])
+    cursor.acknowledge([positions[n] for n in (5, 6, 9, 10, 11, 30)])
+    await cursor.flushed()
+    node = await world.metadata.get(f"/managed-ledgers/{NAME}/s")
+    document = decode_cursor(node.value, "s")
+    assert document.cursor_ledger_id == -1
+    # Each without its lower end; within one ledger, of which there are ten entries in each.
+    assert [(lower.entry_id, upper.entry_id) for lower, upper in document.ranges] == [
+        *[(4, 6), (8, 9)],
+        (-1, 1),
+        (-1, 0),
+    ]
+    assert (document.mark_delete, document.batches) == (positions[3], ())
+    again = (await world.open(SMALL)).cursors["s"]
+    assert again.mark_delete == positions[3]
+    acknowledged = (*range(4), 5, 6, 9, 10, 11, 30)
+    assert pending(again, positions) == [n for n in range(35) if n not in acknowledged]
+    assert again.backlog() == 25
+    assert (again.properties, again.cursor_properties) == ({"p": -5}, {"k": "v"})
+
+
+@pytest.mark.goal(
+    "core.L7", part="read back equal from a ledger", broken_by="batch_acks_are_not_stored"
+)
+async def test_new_owner_reads_back_every_kind_of_acknowledgement_from_a_ledger(
+    world: World, append_all: AppendAll
+) -> None:
+    """Pulsar looks for parts of batches nowhere else."""
     ledger = await world.open(SMALL)
     name = "a / b?*ü"
     cursor = await ledger.open_cursor(
@@ -63,7 +97,8 @@ async def test_new_owner_reads_back_every_kind_of_acknowledgement(
     assert not cursor.acknowledge_batch(positions[7], [0b1010])
     assert not cursor.acknowledge_batch(positions[20], [-1, 1 << 62])
     await cursor.flushed()
-    assert await world.metadata.get(f"/managed-ledgers/{NAME}/{encode_segment(name)}")
+    node = await world.metadata.get(f"/managed-ledgers/{NAME}/{encode_segment(name)}")
+    assert decode_cursor(node.value, name).cursor_ledger_id > positions[0].ledger_id
     again = (await world.open(SMALL)).cursors[name]
     assert again.mark_delete == cursor.mark_delete == positions[3]
     assert pending(again, positions) == pending(cursor, positions)

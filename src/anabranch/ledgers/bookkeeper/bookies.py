@@ -40,6 +40,8 @@ class Bookies:
         self._addresses: dict[str, BookieAddress] = {}
         self._faults: dict[str, str] = {}
         self._quarantined_until_s: dict[str, float] = {}
+        self._left_s: dict[str, float] = {}
+        """When each of those that were registered, and are not, was missed first."""
         self._listeners: dict[Listener, None] = {}
 
     async def start(self, tasks: Tasks) -> None:
@@ -69,6 +71,11 @@ class Bookies:
     def read_only(self) -> tuple[str, ...]:
         """Ids of the bookies that give entries and take none, in order."""
         return tuple(sorted(self._groups[self._paths.read_only]))
+
+    def gone_for_s(self, bookie_id: str) -> float:
+        """For how long a bookie that was here has not been registered; 0 if it is."""
+        left_s = self._left_s.get(bookie_id)
+        return 0.0 if left_s is None else self._runtime.clock.monotonic_s() - left_s
 
     def address(self, bookie_id: str) -> BookieAddress:
         """Where a bookie is, or was when it was last seen.
@@ -182,5 +189,11 @@ class Bookies:
         self._faults.pop(bookie_id, None)
 
     def _tell(self) -> None:
+        now_s = self._runtime.clock.monotonic_s()
+        for bookie_id in self._addresses:
+            if any(bookie_id in group for group in self._groups.values()):
+                self._left_s.pop(bookie_id, None)
+            else:
+                self._left_s.setdefault(bookie_id, now_s)
         for listener in tuple(self._listeners):
             listener()

@@ -80,6 +80,18 @@ def choose_replacements(
     return dict(zip(places, chosen, strict=False))
 
 
+def places_to_leave(
+    bookies: Sequence[str], gone: Callable[[str], bool], writable: Collection[str]
+) -> tuple[int, ...]:
+    """Places of bookies that are gone, as many as there are others to take them.
+
+    A bookie that nobody can replace keeps its place: it may come back, and an entry that is sent
+    to it in vain does no harm.
+    """
+    spare = sum(bookie not in bookies for bookie in writable)
+    return tuple(place for place, bookie in enumerate(bookies) if gone(bookie))[:spare]
+
+
 def replaced(bookies: Sequence[str], replacements: Mapping[int, str]) -> tuple[str, ...]:
     """The ensemble with some places taken by others."""
     return tuple(replacements.get(place, bookie) for place, bookie in enumerate(bookies))

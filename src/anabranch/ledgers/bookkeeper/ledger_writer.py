@@ -1,7 +1,7 @@
 """Writing a ledger on bookies: what `writer` decides, done."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from anabranch import limits
@@ -187,6 +187,18 @@ class BookKeeperWriter(BookKeeperReader):
 
     # --- the ensemble -------------------------------------------------------------------------
 
+    def leave(self, places: Sequence[int]) -> bool:
+        """Have other bookies take some places; says whether that is new."""
+        if self._closing or not self.is_open:
+            return False
+        bookies = self.core.bookies
+        left = [self.core.place_failed(place, bookies[place]) for place in places]
+        return any(left)
+
+    def _waited_for(self) -> bool:
+        """Whether somebody wants an answer that depends on the ensemble."""
+        return self._closing or bool(self.core.pending)
+
     async def _change(
         self, first_entry_id: int, bookies: tuple[str, ...], places: tuple[int, ...]
     ) -> None:
@@ -205,6 +217,7 @@ class BookKeeperWriter(BookKeeperReader):
                     first_entry_id,
                     wanted,
                     cluster.settings.quorum_wait_s,
+                    self._waited_for,
                 )
             except AnabranchError as error:
                 self.stop(error)

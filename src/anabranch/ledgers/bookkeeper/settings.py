@@ -31,6 +31,9 @@ class BookKeeperSettings:
     told which of them are used instead of others, before the ledger is given up."""
     explicit_lac_s: float = limits.BOOKKEEPER_EXPLICIT_LAC_S
     """How soon bookies are told of the last entry if no other follows it; 0: never."""
+    leave_gone_s: float = limits.BOOKKEEPER_LEAVE_GONE_S
+    """How long a bookie is not registered before ledgers that nothing is appended to leave it; 0:
+    they stay."""
     frame_bytes_max: int = limits.BOOKKEEPER_FRAME_BYTES_MAX
     """The bookies' `nettyMaxFrameSizeBytes`, if that is not Pulsar's."""
     auth: tuple[str, bytes] | None = field(default=None, repr=False)

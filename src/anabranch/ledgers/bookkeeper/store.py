@@ -14,6 +14,7 @@ from anabranch.ledgers.bookkeeper.cluster import Cluster
 from anabranch.ledgers.bookkeeper.confirmed import fence, last_known
 from anabranch.ledgers.bookkeeper.ledger_metadata import EnsembleSegment, LedgerMetadata, State
 from anabranch.ledgers.bookkeeper.ledger_writer import BookKeeperWriter
+from anabranch.ledgers.bookkeeper.lookout import Lookout
 from anabranch.ledgers.bookkeeper.reader import BookKeeperReader, LedgerView, check_password
 from anabranch.ledgers.bookkeeper.recovering import Recovering
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
@@ -43,6 +44,8 @@ class BookKeeperLedgerStore:
         )
         self._views: weakref.WeakValueDictionary[int, LedgerView] = weakref.WeakValueDictionary()
         self._closed = False
+        self._lookout = Lookout(cluster, self._writers.values)
+        self._lookout.start(cluster.tasks)
 
     @classmethod
     async def open_cluster(
@@ -128,6 +131,8 @@ class BookKeeperLedgerStore:
         self._writers[ledger_id] = writer
         self._views[ledger_id] = writer.view
         writer.when_over(self._forget)
+        if any(map(self.cluster.bookies.gone_for_s, writer.core.bookies)):
+            self._lookout.look()  # it went while the ledger was made
         return writer
 
     async def open(self, ledger_id: int) -> BookKeeperReader:

@@ -4,6 +4,7 @@ Each is a conditional write. Whoever finds other metadata than expected reads th
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -33,11 +34,13 @@ async def change_ensemble(
     first_entry_id: int,
     bookies: tuple[str, ...],
     wait_s: float,
+    waited_for: Callable[[], bool],
 ) -> Found:
     """Write down that a writer's entries from some entry on are on these bookies.
 
     Until the metadata store has answered nobody can tell where entries belong, so this tries on,
-    but begins no attempt after `wait_s`: whoever waits for the entries must be told some time.
+    but begins no attempt after `wait_s` in which it was `waited_for`: whoever waits for the entries
+    must be told some time.
 
     Raises:
         Fenced: if the ledger is not the writer's any more.
@@ -68,7 +71,9 @@ async def change_ensemble(
         except AnabranchError as error:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
                 raise
-            if loop.time() + delay_s > gives_up_s:
+            if not waited_for():
+                gives_up_s = loop.time() + wait_s
+            elif loop.time() + delay_s > gives_up_s:
                 raise
             _log.warning("ensemble_change_waits", ledger=metadata.ledger_id, reason=str(error))
             await asyncio.sleep(delay_s)

@@ -1,7 +1,7 @@
 """Owners of topics on model bookies, and what they promised to others.
 
 Each owner takes a topic over without asking, looks whether all is there that was promised before,
-and works until somebody takes it away or it has had enough.
+and works until somebody takes it away or it has had enough. One who repairs takes ledgers alone.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from anabranch.errors import AnabranchError, InputError
 from anabranch.ids import EARLIEST, Position
 from anabranch.ledgers.store import LedgerStore
 from anabranch.managed_ledger import Cursor, ManagedLedger, ManagedLedgerConfig, ManagedLedgers
+from anabranch.managed_ledger.formats import decode_chain
+from anabranch.managed_ledger.owned_node import MANAGED_LEDGERS
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
@@ -72,6 +74,8 @@ class Stories:
         self.topics = [Topic(name) for name in names]
         self.enough = asyncio.Event()
         self.over = False
+        self.repaired: set[int] = set()
+        """Ledgers that were opened by somebody who does not go on with the topic."""
         self._operations = 0
         self._operations_min = operations_min
 
@@ -217,7 +221,8 @@ class Owner:
                 topic.attempted += 1
                 number = topic.attempted
                 content = b"%d " % number + b"x" * self._entropy.below(300)
-                opened.append(content, partial(self._stored, topic, number, content))
+                began = opened.ledgers[-1].ledger_id
+                opened.append(content, partial(self._stored, topic, number, content, began))
             await asyncio.sleep(self._entropy.uniform(0.0, 0.3))
 
     def _stored(
@@ -225,12 +230,17 @@ class Owner:
         topic: Topic,
         number: int,
         content: bytes,
+        began: int,
         position: Position | None,
         error: Exception | None,
     ) -> None:
         if position is not None:
             assert topic.show(position, content) == number
             topic.stored[number] = position
+            if began in self._stories.repaired:
+                later = position.ledger_id > began
+                where = "went on behind a repair" if later else "stored beside a repair"
+                self._stories.world.reach(where)
             self._stories.operate("stored")
         else:
             assert isinstance(error, AnabranchError), error
@@ -297,6 +307,40 @@ class Owner:
         else:
             assert isinstance(error, AnabranchError), error
             self._stories.operate("not flushed")
+
+
+class Repairer:
+    """Opens the newest ledgers of topics, as BookKeeper's auto-recovery does, and no more."""
+
+    def __init__(
+        self, stories: Stories, runtime: Runtime, metadata: MetadataStore, ledgers: LedgerStore
+    ) -> None:
+        self._stories = stories
+        self._entropy = runtime.entropy
+        self._metadata = metadata
+        self._ledgers = ledgers
+
+    async def work(self) -> None:
+        """Repair what is in order until the story is over."""
+        stories = self._stories
+        while not stories.over:
+            await asyncio.sleep(self._entropy.uniform(0.2, 3.0))
+            topic = stories.topics[self._entropy.below(len(stories.topics))]
+            try:
+                await self._repair(topic)
+            except AnabranchError as error:
+                if isinstance(error, InputError):
+                    raise
+                stories.operate(f"repairing: {type(error).__name__}")
+
+    async def _repair(self, topic: Topic) -> None:
+        node = await self._metadata.get(f"{MANAGED_LEDGERS}/{topic.name}")
+        spans = decode_chain(node.value, topic.name).spans if node is not None else ()
+        if not spans or spans[-1].closed_ms:
+            return
+        self._stories.repaired.add(spans[-1].ledger_id)
+        await self._ledgers.open(spans[-1].ledger_id)
+        self._stories.operate("repaired")
 
 
 def _pending(cursor: Cursor, position: Position) -> int:

@@ -16,12 +16,15 @@ from anabranch.testing.planted import original, planted
     "batch_acks_stay_in_the_node", target="anabranch.managed_ledger.stored_cursor:encode_cursor"
 )
 def batch_acks_stay_in_the_node(
-    state: Acknowledged, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
+    state: Acknowledged,
+    properties: Mapping[str, int],
+    cursor_properties: Mapping[str, str],
+    extra: bytes = b"",
 ) -> bytes | None:
     """What is acknowledged of a batch is stored where Pulsar writes it and never looks."""
     whole = copy(state)
     whole._batches = {}
-    value = original("batch_acks_stay_in_the_node")(whole, properties, cursor_properties)
+    value = original("batch_acks_stay_in_the_node")(whole, properties, cursor_properties, extra)
     if value is None:
         return None
     info = ManagedCursorInfo.FromString(value)

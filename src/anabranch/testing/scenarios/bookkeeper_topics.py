@@ -3,7 +3,8 @@
 Managed ledgers and cursors are the real ones, on the real client of BookKeeper. What was stored is
 at its place with its bytes for every later owner (rule C8), in order and once; a cursor never goes
 back behind what was answered (rule C11), of whole entries or of single messages of batches, for
-which it goes to a ledger of its own; nothing is trimmed that nobody acknowledged.
+which it goes to a ledger of its own; nothing is trimmed that nobody acknowledged. Somebody opens
+ledgers under their writers without going on with the topics, as BookKeeper's auto-recovery does.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Final
 from anabranch.errors import AnabranchError, InputError, Unreachable
 from anabranch.runtime import Runtime
 from anabranch.testing.bookies.cluster import BookieNemesis, Cluster
-from anabranch.testing.bookies.topics import Owner, Stories
+from anabranch.testing.bookies.topics import Owner, Repairer, Stories
 from anabranch.testing.scenarios.served_metadata import SERVER, URL
 from anabranch.testing.scenarios.served_metadata import serve as serve_metadata
 from anabranch.testing.simulation.scenario import scenario
@@ -29,6 +30,14 @@ async def own(stories: Stories, cluster: Cluster, runtime: Runtime) -> None:
     """An owner's process, until the story is over."""
     metadata, ledgers = await cluster.open(runtime)
     await Owner(stories, runtime, metadata, ledgers).work()
+    await ledgers.close()
+    await metadata.close()
+
+
+async def repair(stories: Stories, cluster: Cluster, runtime: Runtime) -> None:
+    """The process of one who repairs, until the story is over."""
+    metadata, ledgers = await cluster.open(runtime)
+    await Repairer(stories, runtime, metadata, ledgers).work()
     await ledgers.close()
     await metadata.close()
 
@@ -65,6 +74,9 @@ async def last_look(stories: Stories, cluster: Cluster, runtime: Runtime) -> Non
         "part of a batch taken over",
         "closed",
         "not stored",
+        "repaired",
+        "went on behind a repair",
+        "stored beside a repair",
         "fault crash",
         "fault power_cut",
         "fault pause",
@@ -85,12 +97,14 @@ async def bookkeeper_topics(world: World) -> None:
             lambda runtime: own(stories, cluster, runtime),
             tolerates=(Unreachable,),
         )
+    repairer = world.process("repairer")
+    repairer.start(lambda runtime: repair(stories, cluster, runtime), tolerates=(Unreachable,))
     targets = [*cluster.processes, *owners, *owners, metadata, metadata]
     nemesis = BookieNemesis(world, cluster, targets)
     await nemesis.run(FAULTS)
     await stories.enough.wait()
     stories.over = True
     cluster.hunter.stop()
-    for process in owners:
+    for process in (*owners, repairer):
         await process.wait_exit()
     await world.process("auditor").run(lambda runtime: last_look(stories, cluster, runtime))

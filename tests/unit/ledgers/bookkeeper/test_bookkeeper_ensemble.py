@@ -8,6 +8,7 @@ from anabranch.ledgers.bookkeeper.ensemble import (
     Quorums,
     choose,
     choose_replacements,
+    places_to_leave,
     replaced,
     with_segment,
 )
@@ -62,3 +63,12 @@ def test_a_new_segment_follows_or_takes_the_place_of_an_empty_one() -> None:
     first, second = EnsembleSegment(0, ("a", "b")), EnsembleSegment(7, ("a", "c"))
     assert with_segment((first,), 7, ("a", "c")) == (first, second)
     assert with_segment((first, second), 7, ("d", "c")) == (first, EnsembleSegment(7, ("d", "c")))
+
+
+def test_as_many_places_are_left_as_there_are_others_to_take_them() -> None:
+    bookies, gone = ("a", "b", "c"), {"a", "c"}.__contains__
+    assert places_to_leave(bookies, gone, ("b", "d", "e")) == (0, 2)
+    assert places_to_leave(bookies, gone, ("b", "d")) == (0,)
+    assert places_to_leave(bookies, gone, ("b",)) == ()
+    assert places_to_leave(bookies, gone, ()) == (), "the metadata may be wrong about all of them"
+    assert places_to_leave(bookies, lambda _: False, ("d", "e")) == ()
