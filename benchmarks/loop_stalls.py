@@ -8,9 +8,14 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
+from anabranch.broker import unloading
+from anabranch.broker.session import Session
+from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.ids import TopicName
+from anabranch.ownership import Bundle
+from anabranch.ownership.bundles import HIGHEST, LOWEST
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -21,6 +26,10 @@ from anabranch.testing.web_call import call
 TOPICS: Final = 10_000
 WANTED_MS_MAX: Final = 20
 _SETTLE_S: Final = 1.0
+_WATCHERS: Final = 20
+_PATTERNS: Final = 5
+_NEW_TOPICS: Final = 500
+_EVERYTHING: Final = Bundle("public/default", LOWEST, HIGHEST)
 _RETENTION: Final = b'{"retentionTimeInMinutes": 7, "retentionSizeInMB": 1}'
 _NAMESPACE: Final = "/admin/v2/namespaces/public/default"
 _TOPICS: Final = "/admin/v2/persistent/public/default"
@@ -37,7 +46,51 @@ def _ask(
     server: Standalone, path: str, method: str = "GET", body: bytes = b""
 ) -> Awaitable[object]:
     headers = {"Content-Type": "application/json"}
-    return call(server.web_app, path, method=method, body=body, headers=headers)
+    return call(
+        server.web_app, path, method=method, body=body, headers=headers, on_body=_throw_away
+    )
+
+
+def _throw_away(_: bytes) -> None:
+    """A client would read it in a process of its own."""
+
+
+class _Hearer:
+    """The session of a client that watches topics, as far as its watcher needs one."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.heard = 0
+
+    def reply(self, command: BaseCommand) -> None:
+        self.heard += len(command.watchTopicUpdate.new_topics)
+
+
+async def _watch(server: Standalone) -> None:
+    clients = [_Hearer() for _ in range(_WATCHERS)]
+    watchers = server.broker.topic_watchers
+    for number, client in enumerate(clients):
+        # Few of them have a pattern of their own; all of the topics match each of them.
+        pattern = f"public/default/[t-{chr(ord('u') + number % _PATTERNS)}]-.*"
+        await watchers.add(cast("Session", client), 1, "public/default", pattern)
+    for number in range(_NEW_TOPICS):
+        name = TopicName.parse(f"persistent://public/default/t-new-{number:05}")
+        await server.broker.topics.open(name, create=True)
+    while any(client.heard < _NEW_TOPICS for client in clients):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    for client in clients:
+        client.closed = True
+
+
+async def _unload(server: Standalone) -> None:
+    await unloading.unload(server.broker, _EVERYTHING)
+    assert not server.broker.topics.all()
+
+
+async def _lose(server: Standalone) -> None:
+    server.broker.ownership.on_lost(_EVERYTHING)
+    while server.broker.topics.all():  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
 
 
 ACTIONS: Final[dict[str, Callable[[Standalone], Awaitable[object]]]] = {
@@ -47,6 +100,10 @@ ACTIONS: Final[dict[str, Callable[[Standalone], Awaitable[object]]]] = {
     "list of topics": lambda server: _ask(server, _TOPICS),
     "upkeep": lambda server: server.broker.upkeep.look_after_all(),
     "changed policies": lambda server: _ask(server, f"{_NAMESPACE}/retention", "POST", _RETENTION),
+    "watchers": _watch,
+    "unload": _unload,
+    "open all topics again": _open_topics,
+    "lost bundle": _lose,
 }
 
 
@@ -66,7 +123,7 @@ async def _measure() -> None:
                 await asyncio.create_task(_act(action, server))
                 await asyncio.sleep(_SETTLE_S)
             (callback, most_ms), *_ = work.longest(1)
-            print(f"{name.ljust(24)}{most_ms:9.1f} ms  {callback}")
+            print(f"{name.ljust(24)}{most_ms:9.1f} ms  {callback}", flush=True)
         begun_s = time.thread_time()
         gc.collect()
         print(f"{'full collection'.ljust(24)}{(time.thread_time() - begun_s) * 1000:9.1f} ms")

@@ -1,10 +1,12 @@
 """Whether the server is alive and well, its figures, and where topics are."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from anabranch import __version__
 from anabranch.admin.endpoints import Call, Endpoint
@@ -14,7 +16,7 @@ from anabranch.admin.served import Served
 from anabranch.ownership import BrokerAddress
 from anabranch.ownership.bundles import hash_of
 from anabranch.security import Right
-from anabranch.telemetry.metrics import CONTENT_TYPE, render
+from anabranch.telemetry.metrics import CONTENT_TYPE, Metric, render
 
 DEGRADED_HEADER: Final = "X-Anabranch-Degraded"
 """Of an answer about health: the reason, in the characters of a URL and blanks."""
@@ -45,11 +47,28 @@ async def version(_: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """Every figure in Prometheus' text format."""
-    page = []
-    for piece in render(call.served.metrics()):
-        page.append(piece)
-        await asyncio.sleep(0)
-    return Response("".join(page), media_type=CONTENT_TYPE)
+    return _Figures(call.served.metrics())
+
+
+class _Figures(Response):
+    """Sent as it is written: with many topics the whole page would take long to put together."""
+
+    media_type = CONTENT_TYPE
+
+    def __init__(self, figures: Iterable[Metric]) -> None:
+        self._figures = figures
+        self.status_code = 200
+        self.background = None
+        self.init_headers()  # without a body, so that no length is told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        for piece in render(self._figures):
+            await send({"type": "http.response.body", "body": piece.encode(), "more_body": True})
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def lookup(call: Call) -> object:

@@ -112,8 +112,12 @@ class Broker:
         self.tasks.spawn("measure rates", self.rates.run(self.topics.all))
 
     def _lost(self, bundle: Bundle) -> None:
-        for topic in self.topics.of(bundle):
-            topic.fail(Fenced(f"{bundle} is not owned by this broker any more"))
+        if self.tasks.closed:
+            return
+        # Those that are open now: one that is opened later is so because the bundle came back.
+        error = Fenced(f"{bundle} is not owned by this broker any more")
+        ending = self.topics.fail_all(self.topics.all(), bundle, error)
+        self.tasks.spawn(f"end topics of {bundle}", ending)
 
     def new_connection(self) -> ConnectionHandler:
         """Return the handler of one new connection."""

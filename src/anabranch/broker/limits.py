@@ -15,6 +15,12 @@ TOPICS_PER_SLICE: Final = 50
 """Topics looked after, or brought up to date, before others get the loop."""
 NAMES_PER_SLICE: Final = 100
 """Names of topics put into a list before others get the loop."""
+NAMES_MATCHED_PER_SLICE: Final = 20
+"""Names of topics held against a pattern before others get the loop."""
+PATTERNS_PER_SLICE: Final = 5
+"""Patterns whose lists of names change before others get the loop."""
+WATCHERS_PER_SLICE: Final = 20
+"""Watchers told of topics before others get the loop."""
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 """Of one schema's definition."""
 SCHEMA_DEPTH_MAX: Final = 64

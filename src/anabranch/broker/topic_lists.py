@@ -53,13 +53,12 @@ class TopicLists:
         Raises:
             Refused: if there is no such namespace.
         """
-        if await self._policies.namespace(namespace) is None:
-            raise Refused(ServerError.TopicNotFound, f"namespace {namespace} does not exist")
+        await self._require(namespace)
         found: list[str] = []
         if mode in (PERSISTENT, ALL):
-            names = await self._managed_ledgers.list(f"{namespace}/persistent")
+            names = await self._stored(namespace)
             async for stored in slices.in_slices(names, NAMES_PER_SLICE):
-                name = f"persistent://{namespace}/{decode_segment(stored.rpartition('/')[2])}"
+                name = f"persistent://{namespace}/{decode_segment(stored)}"
                 if is_listed(name):
                     found.append(name)
         if mode in (NON_PERSISTENT, ALL):
@@ -69,6 +68,24 @@ class TopicLists:
                 if is_here and is_listed(name):
                     found.append(name)
         return sorted(found)
+
+    async def stored(self, namespace: str) -> list[str]:
+        """The names of all stored topics as they are in the metadata, also those never listed.
+
+        Raises:
+            Refused: if there is no such namespace.
+        """
+        await self._require(namespace)
+        return await self._stored(namespace)
+
+    async def _stored(self, namespace: str) -> list[str]:
+        prefix = f"{namespace}/persistent"
+        names = await self._managed_ledgers.list(prefix)
+        return [name[len(prefix) + 1 :] for name in names]
+
+    async def _require(self, namespace: str) -> None:
+        if await self._policies.namespace(namespace) is None:
+            raise Refused(ServerError.TopicNotFound, f"namespace {namespace} does not exist")
 
 
 def is_listed(name: str) -> bool:

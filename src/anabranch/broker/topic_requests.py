@@ -55,14 +55,13 @@ async def watch_topic_list(session: "Session", command: BaseCommand) -> None:
     """Begin to tell a client of topics that come and go."""
     request = command.watchTopicList
     namespace = check_namespace_name(request.namespace)
-    names = await session.broker.topic_watchers.add(
+    names, known = await session.broker.topic_watchers.add(
         session, request.watcher_id, namespace, request.topics_pattern
     )
-    known = hash_of(names)
     unchanged = request.HasField("topics_hash") and request.topics_hash == known
     session.reply(
         replies.watch_topic_list_success(
-            request.request_id, request.watcher_id, () if unchanged else sorted(names), known
+            request.request_id, request.watcher_id, () if unchanged else names, known
         )
     )
 

@@ -73,10 +73,6 @@ class Topics:
         """Every open topic."""
         return list(self._open.values())
 
-    def of(self, bundle: Bundle) -> list[Topic]:
-        """Every open topic of a bundle."""
-        return [topic for name, topic in self._open.items() if bundle.holds(name)]
-
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic was created, here or elsewhere."""
         if name in self._open:
@@ -273,16 +269,26 @@ class Topics:
         await asyncio.shield(self._end(topic, topic.delete()))
         await self._namespaces.policies.forget(name)
 
+    async def fail_all(self, topics: list[Topic], bundle: Bundle, error: Exception) -> None:
+        """Serve those of the topics no more that are in a bundle; clients find them anew."""
+        async for topic in slices.in_slices(topics, TOPICS_PER_SLICE):
+            if bundle.holds(topic.name):
+                topic.fail(error)
+
     async def stop(self, bundle: Bundle) -> list[Topic]:
         """Close the topics of a bundle that is opened no more; their clients still wait."""
         while opening := [o.done for name, o in self._opening.items() if bundle.holds(name)]:
             await asyncio.wait(opening)
-        stopped = self.of(bundle)
-        for topic in stopped:
-            self._end(topic, self._close_quietly(topic, topic.stop()))
+        stopped = []
+        async for topic in slices.in_slices(self.all(), TOPICS_PER_SLICE):
+            if bundle.holds(topic.name) and self._open.get(topic.name) is topic:
+                self._end(topic, self._close_quietly(topic, topic.stop()))
+                stopped.append(topic)
         # Also those that were on their way out: they write until they have ended.
-        if ends := [done for name, done in self._closing.items() if bundle.holds(name)]:
-            await asyncio.wait(ends)
+        closing = list(self._closing.items())
+        async for name, done in slices.in_slices(closing, TOPICS_PER_SLICE):
+            if bundle.holds(name) and not done.done():
+                await asyncio.wait([done])
         return stopped
 
     def _end(self, topic: Topic, ending: Coroutine[Any, Any, None]) -> asyncio.Future[None]:

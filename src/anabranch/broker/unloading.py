@@ -6,8 +6,10 @@ serves them.
 
 from typing import TYPE_CHECKING
 
+from anabranch.broker.limits import TOPICS_PER_SLICE
 from anabranch.errors import AnabranchError
-from anabranch.ownership import Bundle
+from anabranch.ownership import BrokerAddress, Bundle
+from anabranch.runtime import slices
 from anabranch.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -29,11 +31,16 @@ async def unload(broker: "Broker", bundle: Bundle, to: str = "") -> None:
         stopped = await broker.topics.stop(bundle)
     finally:
         await broker.ownership.finish_unload(bundle)
-    for topic in stopped:
-        topic.next_owner = next_owner
-        topic.disconnect_clients()
+    await disconnect_all(stopped, next_owner)
     where = "nobody" if next_owner is None else next_owner.service_url
     _log.info("unloaded", bundle=str(bundle), topics=len(stopped), to=where)
+
+
+async def disconnect_all(topics: "list[Topic]", next_owner: BrokerAddress | None) -> None:
+    """Send the clients of topics that were stopped to the next owner."""
+    async for topic in slices.in_slices(topics, TOPICS_PER_SLICE):
+        topic.next_owner = next_owner
+        topic.disconnect_clients()
 
 
 async def unload_all(broker: "Broker") -> None:

@@ -26,8 +26,9 @@ async def call(
     headers: Mapping[str, str] | None = None,
     state: Mapping[str, Any] | None = None,
     scheme: str = "http",
+    on_body: Callable[[bytes], object] | None = None,
 ) -> WebAnswer:
-    """Send one request and return the whole answer."""
+    """Send one request and return the answer; without its body if `on_body` gets the parts."""
     more = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     plain, _, query = path.partition("?")
     scope = {
@@ -51,6 +52,8 @@ async def call(
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
+        if on_body is not None and "body" in message:
+            on_body(message.pop("body"))
         sent.append(message)
 
     await app(scope, receive, send)

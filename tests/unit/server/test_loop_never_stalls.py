@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from anabranch.broker import unloading
 from anabranch.ids import TopicName
+from anabranch.ownership import Bundle
+from anabranch.ownership.bundles import HIGHEST, LOWEST
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.settings import Settings
@@ -23,6 +26,7 @@ GROWTH_MAX = 1.5
 STEPS_ALLOWED = 1_000
 """Of a callback that does so little it does not matter whether it grows."""
 NAMESPACE = "/admin/v2/namespaces/public/default"
+EVERYTHING = Bundle("public/default", LOWEST, HIGHEST)
 TOPICS = "/admin/v2/persistent/public/default"
 
 
@@ -118,3 +122,62 @@ async def test_policies_that_change():
                 await asyncio.sleep(0)
 
     assert not await grown(change)
+
+
+class Hearer:
+    """The session of a client that watches topics."""
+
+    closed = False
+
+    def __init__(self):
+        self.heard = []
+
+    def reply(self, command):
+        self.heard.append(command.watchTopicUpdate)
+
+
+@pytest.mark.goal("core.B30", part="watchers", broken_by="watchers_go_through_all_at_once")
+@pytest.mark.goal("core.B30", part="watchers", broken_by="nobody_else_has_a_turn")
+async def test_watchers_of_topics():
+    """One that begins, and all of them when a topic comes."""
+
+    async def watch(server):
+        clients = [Hearer() for _ in range(4)]
+        for number, client in enumerate(clients):
+            pattern = ("public/default/t-.*", "public/default/(t|u)-.*")[number % 2]
+            names, _ = await server.broker.topic_watchers.add(client, 1, "public/default", pattern)
+            assert len(names) in (FEW, MANY)
+        name = TopicName.parse("persistent://public/default/t-new")
+        await server.broker.topics.open(name, create=True)
+        async with asyncio.timeout(60):
+            while not all(client.heard for client in clients):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        for client in clients:
+            assert [list(news.new_topics) for news in client.heard] == [[str(name)]]
+            client.closed = True
+
+    assert not await grown(watch)
+
+
+@pytest.mark.goal("core.B30", part="unload", broken_by="what_is_unloaded_is_told_at_once")
+async def test_a_bundle_that_is_given_up():
+    async def unload(server):
+        topics = server.broker.topics.all()
+        await unloading.unload(server.broker, EVERYTHING)
+        assert not server.broker.topics.all()
+        assert all(topic.closed for topic in topics)
+
+    assert not await grown(unload)
+
+
+@pytest.mark.goal("core.B30", part="lost bundle", broken_by="what_was_lost_ends_at_once")
+async def test_a_bundle_that_is_lost():
+    async def lose(server):
+        topics = server.broker.topics.all()
+        server.broker.ownership.on_lost(EVERYTHING)
+        async with asyncio.timeout(60):
+            while server.broker.topics.all():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+        assert all(topic.closed for topic in topics)
+
+    assert not await grown(lose)

@@ -12,6 +12,7 @@ from anabranch.broker.producer import Producer
 from anabranch.broker.topic import Topic
 from anabranch.broker.topic_lists import TopicLists
 from anabranch.broker.topic_watchers import _Watcher
+from anabranch.broker.watched_names import MatchedNames, News, WatchedNames
 from anabranch.ids import Position, TopicName
 from anabranch.policies import AutoTopicCreation, NamespacePolicies
 from anabranch.policies.effective import PolicyDefaults
@@ -99,6 +100,21 @@ async def partitioned_topics_are_not_seen(self: Namespaces, topic: TopicName) ->
 
 
 @planted("deleted_topics_are_not_told", target="anabranch.broker.topic_watchers:_Watcher.tell")
-def deleted_topics_are_not_told(self: _Watcher, names: set[str]) -> None:
+def deleted_topics_are_not_told(self: _Watcher, news: News) -> None:
     """Watchers hear of topics that come, and never of one that goes."""
-    original("deleted_topics_are_not_told")(self, names | self.known)
+    original("deleted_topics_are_not_told")(self, news._replace(gone=[]))
+
+
+@planted(
+    "watchers_go_through_all_at_once", target="anabranch.broker.watched_names:WatchedNames._all_of"
+)
+async def watchers_go_through_all_at_once(
+    self: WatchedNames[_Watcher], matched: MatchedNames[_Watcher]
+) -> list[str]:
+    """All names of a namespace are held against a pattern in one go."""
+    names = [TopicName.parse(name) for name in self._full_names.values() if name]
+    return [
+        str(name)
+        for name in names
+        if matched.pattern.matches(f"{name.namespace_name}/{name.partitioned_local}")
+    ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from anabranch.broker.broker import Broker
 from anabranch.broker.topic import Topic
+from anabranch.errors import Fenced
 from anabranch.managed_ledger.acknowledged import Acknowledged
 from anabranch.managed_ledger.chain import Chain
 from anabranch.managed_ledger.cursors import Cursors
@@ -12,7 +13,7 @@ from anabranch.managed_ledger.formats import CursorDocument
 from anabranch.managed_ledger.stored_cursor import StoredCursor
 from anabranch.metadata.locks import Lock
 from anabranch.metadata.store import Node
-from anabranch.ownership import Bundle
+from anabranch.ownership import BrokerAddress, Bundle
 from anabranch.ownership.cluster_ownership import ClusterOwnership
 from anabranch.testing.planted import original, planted
 
@@ -32,9 +33,10 @@ async def unload_answers_before_it_is_done(broker: Broker, bundle: Bundle, to: s
     """The lock is released and clients are sent on, and a second later the topics are closed."""
     next_owner = await broker.ownership.begin_unload(bundle, to)
     await broker.ownership.finish_unload(bundle)
-    for topic in broker.topics.of(bundle):
-        topic.next_owner = next_owner
-        topic.disconnect_clients()
+    for topic in broker.topics.all():
+        if bundle.holds(topic.name):
+            topic.next_owner = next_owner
+            topic.disconnect_clients()
 
     async def close_later() -> None:
         await asyncio.sleep(1.0)
@@ -76,3 +78,21 @@ async def handed_over_topics_leave_no_snapshot(self: Topic) -> None:
     """What is known of producers is written when clients leave: too late for the next owner."""
     self.closed = True
     await self.ledger.close()
+
+
+@planted("what_was_lost_ends_at_once", target="anabranch.broker.broker:Broker._lost")
+def what_was_lost_ends_at_once(self: Broker, bundle: Bundle) -> None:
+    """All topics of a lost bundle end in one go, however many there are."""
+    for topic in self.topics.all():
+        if bundle.holds(topic.name):
+            topic.fail(Fenced(f"{bundle} is not owned by this broker any more"))
+
+
+@planted("what_is_unloaded_is_told_at_once", target="anabranch.broker.unloading:disconnect_all")
+async def what_is_unloaded_is_told_at_once(
+    topics: list[Topic], next_owner: BrokerAddress | None
+) -> None:
+    """The clients of all topics that were handed over are sent on in one go."""
+    for topic in topics:
+        topic.next_owner = next_owner
+        topic.disconnect_clients()
