@@ -43,6 +43,11 @@ async def lookup_sends_nobody_on(
     return self.me
 
 
+@planted("who_is_cut_off_asks_its_store", target=_OWNERSHIP + "_refuse_without_session")
+def who_is_cut_off_asks_its_store(self: ClusterOwnership) -> None:
+    """A broker whose session is over lets clients wait until its metadata store is back."""
+
+
 @planted("lost_bundle_is_kept", target="anabranch.broker.broker:Broker._lost")
 def lost_bundle_is_kept(self: Broker, bundle: Bundle) -> None:
     """A broker goes on with the topics of a bundle whose lock it has lost."""
