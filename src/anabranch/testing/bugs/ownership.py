@@ -63,3 +63,8 @@ async def clients_leave_before_the_lock(self: Topic) -> None:
     """Clients of an unloaded topic are told before anybody else can serve them, and not where."""
     self.disconnect_clients()
     await original("clients_leave_before_the_lock")(self)
+
+
+@planted("who_stops_gives_nothing_up", target="anabranch.broker.unloading:unload_all")
+async def who_stops_gives_nothing_up(broker: Broker) -> None:
+    """A broker that is told to stop leaves its bundles to the end of its session."""
