@@ -1,11 +1,11 @@
-"""The Java admin client of Pulsar 5.0.0-M1 on our server: it sees what it would see on Pulsar."""
+"""The Java admin client of Pulsar 5.0.0-M1 sees the same on our server and on Pulsar."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from anabranch.testing.servers import anabranch_standalone
+from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
 from anabranch.testing.servers.java_programs import marked_lines, said_by
 from anabranch.testing.servers.standalone import Standalone
 
@@ -30,9 +30,9 @@ SEEN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Standalone]:
-    with anabranch_standalone() as running:
+@pytest.fixture(params=["ours", "pulsar"])
+def server(request: pytest.FixtureRequest) -> Iterator[Standalone]:
+    with (anabranch_standalone if request.param == "ours" else pulsar_standalone)() as running:
         yield running
 
 

@@ -1,7 +1,8 @@
 """A walk with `pulsar-admin` of Pulsar 4.0.8: one process, many commands.
 
-Through our standalone server, and through three brokers with bookies on each store, of which one is
-asked for everything, whoever has the topics.
+Through our standalone server, through three brokers with bookies on each store, of which one is
+asked for everything, whoever has the topics, and through a real Pulsar: what is served here is done
+and refused there.
 """
 
 import json
@@ -31,7 +32,13 @@ from pulsar_admin_commands import (
     policies,
 )
 
-from anabranch.testing.servers import anabranch_standalone, bookkeeper, oxia, zookeeper
+from anabranch.testing.servers import (
+    anabranch_standalone,
+    bookkeeper,
+    oxia,
+    pulsar_standalone,
+    zookeeper,
+)
 from anabranch.testing.servers.cache import locate
 from anabranch.testing.servers.java import find_java
 from anabranch.testing.servers.our_brokers import init_cluster, our_brokers
@@ -40,6 +47,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("AdminCommands.java")
 TOKENS = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 CLUSTER = "standalone"
 """Also of the brokers: the commands name it."""
 SECRET = b"a shared secret of more than 32 bytes"
@@ -54,9 +62,22 @@ class Served(NamedTuple):
 
     service_url: str
     web_url: str
+    is_pulsar: bool = False
 
 
-@pytest.fixture(scope="module", params=["standalone", "zookeeper", "oxia"])
+def pulsar_settings(key: Path) -> dict[str, str]:
+    """The same tokens and superuser for a real Pulsar."""
+    own = {"authenticationPlugin": TOKENS, "authenticationParameters": f"token:{token('root')}"}
+    return {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationProviders": PROVIDER,
+        "tokenSecretKey": key.as_uri(),
+        "superUserRoles": "root",
+    } | {f"brokerClient{name[0].upper()}{name[1:]}": value for name, value in own.items()}
+
+
+@pytest.fixture(scope="module", params=["standalone", "zookeeper", "oxia", "pulsar"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
@@ -68,6 +89,10 @@ def server(
     if request.param == "standalone":
         with anabranch_standalone(options=options) as running:
             yield Served(running.service_url, running.web_url)
+        return
+    if request.param == "pulsar":
+        with pulsar_standalone(settings=pulsar_settings(key)) as real:
+            yield Served(real.service_url, real.web_url, is_pulsar=True)
         return
     with {"zookeeper": zookeeper, "oxia": oxia}[request.param]() as metadata:
         init_cluster(metadata.url, cluster=CLUSTER)
@@ -139,6 +164,7 @@ def test_pulsar_admin_walks_through(server: Served, tmp_path: Path) -> None:
     schema.write_text(json.dumps({"type": "STRING", "schema": "", "properties": {}}))
     typed = "persistent://acme/n/typed"
     each = ("set", "get", "remove")
+    not_served = [] if server.is_pulsar else NOT_SERVED
     seen = walk(
         server,
         [
@@ -146,14 +172,14 @@ def test_pulsar_admin_walks_through(server: Served, tmp_path: Path) -> None:
             *policies("namespaces", "acme/n", NAMESPACE_POLICIES, each),
             *policies("namespaces", "acme/n", NAMESPACE_CHOICES, ("set", "get")),
             *policies("topicPolicies", X, TOPIC_POLICIES, each),
-            *(*OLDER_NAMES, *NOT_SERVED, *TAKEN_BACK, *ABSENT),
+            *(*OLDER_NAMES, *not_served, *TAKEN_BACK, *ABSENT),
             f"schemas upload {typed} --filename {schema}",
             f"schemas compatibility {typed} --filename {schema}",
             *(f"schemas get {typed}", f"schemas metadata {typed}", f"schemas delete {typed}"),
             f"brokers namespaces standalone --url {server.web_url.removeprefix('http://')}",
         ],
     )
-    for command in NOT_SERVED:
+    for command in not_served:
         words = seen[command][1]
         assert "is not supported by this broker" in words or "are not split" in words, words
     assert seen["clusters list"] == (True, "standalone")

@@ -8,6 +8,7 @@ from anabranch.verify.records import (
     CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
+    OWNER_IN_DOUBT,
     REDELIVERY_ASKED,
     SERVER_KILLED,
     WINDOW_CLOSED,
@@ -271,6 +272,13 @@ def split_ownership(h: History) -> Said:
 
 def cursor_regress(h: History) -> Said:
     found: list[Found] = []
+    events = [(at, e.name) for at, e in enumerate(h.records) if isinstance(e, Event)]
+    doubts = {
+        begin: min((at for at, e in events if e == WINDOW_CLOSED and at > begin), default=1 << 60)
+        for begin, name in events
+        if name == OWNER_IN_DOUBT
+    }
+    ends = set(doubts) | set(doubts.values())
     for index, r in enumerate(h.records):
         if not isinstance(r, CursorAt):
             continue
@@ -278,7 +286,7 @@ def cursor_regress(h: History) -> Said:
             at
             for at, e in enumerate(h.records[:index])
             if isinstance(e, Event)
-            and e.name in (CURSOR_MOVED, SERVER_KILLED)
+            and (e.name in (CURSOR_MOVED, SERVER_KILLED) or at in ends)
             and e.sub in ("", r.sub)
         ]
         moved_at = max((h.records[at].t for at in moves), default=float("-inf"))
@@ -290,7 +298,8 @@ def cursor_regress(h: History) -> Said:
             and (e.sub, e.place.partition) == (r.sub, r.place.partition)
             and moved_at <= e.asked <= e.t <= r.asked
         ]
-        if r.asked >= moved_at and any(e.place > r.place for e in before):
+        doubted = any(begin <= index < end for begin, end in doubts.items())
+        if not doubted and r.asked >= moved_at and any(e.place > r.place for e in before):
             found.append(("C11", r.t, r.sub))
     return Said(found)
 

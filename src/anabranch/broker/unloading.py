@@ -32,7 +32,7 @@ async def unload(broker: "Broker", bundle: Bundle, to: str = "") -> None:
     finally:
         await broker.ownership.finish_unload(bundle)
     await disconnect_all(stopped, next_owner)
-    where = "nobody" if next_owner is None else next_owner.service_url
+    where = "nobody" if next_owner is None else next_owner.service_url or next_owner.service_url_tls
     _log.info("unloaded", bundle=str(bundle), topics=len(stopped), to=where)
 
 

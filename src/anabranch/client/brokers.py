@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch import limits
-from anabranch.client.connection import BrokerConnection
+from anabranch.client.connection import BrokerConnection, BrokerRefused
 from anabranch.client.credentials import Credentials
 from anabranch.client.service_addresses import Address, ServiceAddresses, parse_service_url
 from anabranch.errors import ConfigError, OutcomeUnknown
@@ -72,8 +72,8 @@ class Brokers:
         service = self._service_at(service_url)
         try:
             return await self._look_up(topic, service)
-        except OutcomeUnknown:
-            service.next()  # whoever was asked may be gone, or stopped
+        except (OutcomeUnknown, BrokerRefused):
+            service.next()  # whoever was asked may be gone, or stopped, or cut off
             raise
 
     def _service_at(self, service_url: str) -> ServiceAddresses:

@@ -8,7 +8,7 @@ fenced by its successor.
 import asyncio
 from collections.abc import Callable
 
-from anabranch.errors import AnabranchError, ConflictError, Fenced, LockBusy, NotFound
+from anabranch.errors import AnabranchError, ConflictError, Fenced, LockBusy, NotFound, Unreachable
 from anabranch.ids import TopicName
 from anabranch.metadata.cache import MetadataCache
 from anabranch.metadata.locks import Lock, Locks
@@ -68,6 +68,7 @@ class ClusterOwnership:
 
     async def locate(self, topic: TopicName, *, authoritative: bool = False) -> Whereabouts:
         """See `Ownership.locate`."""
+        self._refuse_without_session()
         layout = await self.layouts.of(topic.namespace_name)
         bundle = layout.of(topic)
         if bundle in self._unloading:
@@ -84,6 +85,7 @@ class ClusterOwnership:
 
     async def require(self, topic: TopicName) -> None:
         """See `Ownership.require`."""
+        self._refuse_without_session()
         bundle = (await self.layouts.of(topic.namespace_name)).of(topic)
         if bundle in self._unloading or self._leaving:
             raise Fenced(f"bundle {bundle} of {topic} is being unloaded")
@@ -120,6 +122,15 @@ class ClusterOwnership:
         """See `Ownership.leader`."""
         leader = self.membership.leader
         return None if leader is None else (await self.membership.brokers()).get(leader)
+
+    def _refuse_without_session(self) -> None:
+        """Have clients ask others at once, who may know: here they would wait for the store.
+
+        Raises:
+            Unreachable: if the store was not heard of for so long that nothing is owned here.
+        """
+        if not self._locks.lease.runs(self._store.session):
+            raise Unreachable(f"{self.me.broker_id} has no session with its metadata store")
 
     async def _other_owner(self, bundle: Bundle) -> BrokerAddress | None:
         owner = await self._owners.get(bundle.path)

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from anabranch.testing import replace_metadata_drill
+from anabranch.testing.broker_drills import BROKER_DRILLS
+from anabranch.testing.drill import Drill
 from anabranch.testing.proofs import ROOT
 from anabranch.testing.run_records import code_digest, load_rows, save_rows
 from anabranch.testing.servers.process import bound_to_parent
@@ -30,43 +31,6 @@ COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
 PASSED, FAILED, STOPPED = "passed", "failed", "stopped"
 _NO_FIGURES: Final = ("size", "version")
 """Numbers of a verdict that say nothing about how the run went."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drill:
-    """A long run, and its size in full and in small."""
-
-    name: str
-    words: str
-    module: str
-    arguments: tuple[str, ...]
-    """With {size} where it belongs, and {start} if the drill can go on where it was stopped."""
-    full: int
-    small: int
-    parts: tuple[str, ...] = ()
-    """Of which some can be asked for, all of one size; the drill is told by `parts_option`."""
-    parts_option: str = ""
-
-    def of_parts(self, names: Sequence[str]) -> "Drill":
-        """The drill with some of its parts only; recorded under a name of its own."""
-        words = ",".join(names)
-        return replace(
-            self,
-            name=f"{self.name}:{words}",
-            arguments=(*self.arguments, self.parts_option, words),
-            full=self.full // len(self.parts) * len(names),
-        )
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether sizes of several runs add up."""
-        return "{start}" in self.arguments
-
-    def command(self, size: int, start: int) -> list[str]:
-        """What starts it."""
-        given = {"{size}": str(size), "{start}": str(start)}
-        arguments = [given.get(argument, argument) for argument in self.arguments]
-        return [sys.executable, "-m", self.module, *arguments]
 
 
 _STANDALONE: Final = (
@@ -114,38 +78,7 @@ DRILLS: Final = (
         full=50,
         small=2,
     ),
-    Drill(
-        "kill-brokers",
-        "kill -9 of the owner of a topic among three brokers on ZooKeeper and bookies, every 20 s",
-        "anabranch.testing.broker_drill",
-        ("--faults", "{size}"),
-        full=30,
-        small=2,
-    ),
-    Drill(
-        "kill-brokers-sdk",
-        "the same by the SDK, whose confirmed acknowledgements must outlive every take-over",
-        "anabranch.testing.broker_drill",
-        ("--faults", "{size}", "--client", "sdk"),
-        full=30,
-        small=2,
-    ),
-    Drill(
-        "kill-brokers-dedup",
-        "the same with deduplication: no take-over stores a message twice",
-        "anabranch.testing.broker_drill",
-        ("--faults", "{size}", "--dedup"),
-        full=30,
-        small=2,
-    ),
-    Drill(
-        "pause-brokers",
-        "the owner stands still for 40 s, longer than its session lasts",
-        "anabranch.testing.broker_drill",
-        ("--faults", "{size}", "--pause-s", "40", "--session-timeout-s", "15"),
-        full=12,
-        small=1,
-    ),
+    *BROKER_DRILLS,
     Drill(
         "large-metadata",
         "a tree of so many nodes, streamed to a client in bounded memory",

@@ -1,7 +1,8 @@
 """A relay of TCP connections that cuts them at random, for tests of what clients make of it.
 
 It runs on the loop of the test. Bytes that are on their way when a connection is cut are lost, so a
-peer may have got half a request, or none, or all of it without being able to answer.
+peer may have got half a request, or none, or all of it without being able to answer. While it
+holds, connections look whole and nothing comes through; what was sent meanwhile arrives late.
 """
 
 import asyncio
@@ -27,6 +28,10 @@ class Relay:
         self._open: dict[int, tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
         self._pumps: set[asyncio.Task[None]] = set()
         self._refuses = False
+        self._asks = asyncio.Event()
+        self._answers = asyncio.Event()
+        self._asks.set()
+        self._answers.set()
         self._numbers = 0
 
     @property
@@ -62,9 +67,20 @@ class Relay:
         self._refuses = True
         self.cut()
 
+    def hold(self) -> None:
+        """Pass nothing more and break nothing, until `accept`."""
+        self._asks.clear()
+        self._answers.clear()
+
+    def hold_answers(self) -> None:
+        """Pass what clients send, and nothing back, until `accept`."""
+        self._answers.clear()
+
     def accept(self) -> None:
-        """Take connections again."""
+        """Take connections again, and pass what comes and what was held."""
         self._refuses = False
+        self._asks.set()
+        self._answers.set()
 
     async def cut_at_random(self, random: Random) -> None:
         """Cut again and again, sometimes staying away for a while; until cancelled."""
@@ -93,16 +109,22 @@ class Relay:
         self._open[number] = (writer, peer_writer)
         if self._refuses:
             self.cut()
-        for source, sink in ((reader, peer_writer), (peer, writer)):
-            pump = asyncio.ensure_future(self._pump(number, source, sink))
+        ways = ((reader, peer_writer, self._asks), (peer, writer, self._answers))
+        for source, sink, passes in ways:
+            pump = asyncio.ensure_future(self._pump(number, source, sink, passes))
             self._pumps.add(pump)
             pump.add_done_callback(self._pumps.discard)
 
     async def _pump(
-        self, number: int, source: asyncio.StreamReader, sink: asyncio.StreamWriter
+        self,
+        number: int,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        passes: asyncio.Event,
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(_CHUNK_BYTES):
+                await passes.wait()
                 sink.write(data)
                 await sink.drain()
         # One end is gone: what is left of the other has no purpose.

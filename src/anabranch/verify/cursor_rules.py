@@ -14,6 +14,7 @@ from anabranch.verify.records import (
     CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
+    OWNER_IN_DOUBT,
     REDELIVERY_ASKED,
     SERVER_KILLED,
     WINDOW_CLOSED,
@@ -217,7 +218,8 @@ class _Positions:
 class CursorRegress(Rule):
     """C11: a mark-delete position below one that was seen before it was asked for.
 
-    Positions are compared over any operation, but not over a seek or a crash of the owner.
+    Positions are compared over any operation, but not over a seek or a crash of the owner, and not
+    while an owner that was cut off may still tell of what its successor does not know.
     """
 
     id = "C11"
@@ -228,6 +230,7 @@ class CursorRegress(Rule):
         self._cursors: dict[tuple[str, int], _Positions] = {}
         self._moved_at: dict[str, float] = {}
         """By subscription; without a name, when all were moved."""
+        self._in_doubt = False
 
     def handlers(self) -> Mapping[type[Record], Handler]:
         """See `Rule.handlers`."""
@@ -239,7 +242,7 @@ class CursorRegress(Rule):
         if known is None:
             known = self._cursors[name] = _Positions()
         moved = (self._moved_at.get(sub, float("-inf")) for sub in (record.sub, ""))
-        if record.asked < max(moved):
+        if self._in_doubt or record.asked < max(moved):
             return  # nobody knows whether it is of before or after the move
         self.checked += 1
         before = bisect_right(known.times, record.asked)
@@ -260,7 +263,13 @@ class CursorRegress(Rule):
 
     def _on_event(self, record: Event, _: News) -> None:
         # A crash undoes what was acknowledged and not confirmed: an operation must not.
-        if record.name not in (CURSOR_MOVED, SERVER_KILLED):
+        if record.name == WINDOW_CLOSED:
+            if not self._in_doubt:
+                return
+            self._in_doubt = False
+        elif record.name == OWNER_IN_DOUBT:
+            self._in_doubt = True
+        elif record.name not in (CURSOR_MOVED, SERVER_KILLED):
             return
         self._moved_at[record.sub] = record.t
         for (sub, _partition), known in self._cursors.items():

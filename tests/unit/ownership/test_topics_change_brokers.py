@@ -1,6 +1,7 @@
 """Topics that go from broker to broker while a client of ours uses them."""
 
 import asyncio
+import math
 from collections.abc import Awaitable
 
 import pytest
@@ -11,6 +12,7 @@ from anabranch.broker.subscription_names import DEDUPLICATION_CURSOR
 from anabranch.broker.unloading import unload
 from anabranch.client import Client
 from anabranch.client.brokers import Brokers
+from anabranch.errors import Unreachable
 from anabranch.managed_ledger import ManagedLedger
 
 
@@ -122,6 +124,33 @@ async def test_a_client_goes_on_to_the_next_address_of_its_list() -> None:
             producer = await client.producer(TOPIC, batching=None)
             await producer.send(b"1")
             assert producer.attachments == 1, "by the address that answers"
+
+
+@pytest.mark.goal("core.B14", part="lost", broken_by="who_is_cut_off_asks_its_store")
+async def test_a_broker_without_a_session_has_clients_ask_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait for its metadata store, and they with it, while another has the topic."""
+    async with several_brokers() as brokers:
+        cut_off, owner = brokers[0], brokers[1]
+        await owner.ownership.require(NAME)
+
+        async def nobody_answers(_: str) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(cut_off.ownership.layouts, "of", nobody_answers)
+        monkeypatch.setattr(
+            type(cut_off.store),
+            "session_valid_until",
+            property(lambda store: -math.inf if store is cut_off.store else math.inf),
+        )
+        async with brokers.client() as client, asyncio.timeout(5):
+            producer = await client.producer(TOPIC, batching=None)
+            await producer.send(b"1")
+        assert owner.broker.topics.get(NAME) is not None
+        for ask in (cut_off.ownership.locate, cut_off.ownership.require):
+            with pytest.raises(Unreachable, match="no session"):
+                await ask(NAME)
 
 
 async def test_a_bundle_that_went_round_in_a_circle_is_found_again() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.errors import FormatError
 from anabranch.testing import drills, sim_long
-from anabranch.testing.drills import DRILLS, Drill, done_before, figures_of
+from anabranch.testing.drill import Drill
+from anabranch.testing.drills import DRILLS, done_before, figures_of
 from anabranch.testing.run_records import code_digest, load_rows, save_rows
 from anabranch.testing.sim_long import Row, first_free, joined, totals
 

@@ -67,6 +67,42 @@ async def test_relay_passes_bytes_cuts_refuses_and_accepts(relay: Relay) -> None
     assert await echoes(relay)
 
 
+async def test_relay_holds_what_comes_and_passes_it_late(relay: Relay) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    relay.hold()
+    writer.write(b"hello")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.readexactly(1), 0.2)
+    relay.accept()
+    assert await reader.readexactly(5) == b"hello"
+    assert relay.cuts == 0
+    writer.close()
+
+
+async def test_relay_holds_answers_alone() -> None:
+    heard = bytearray()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            heard.extend(data)
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with relay_to(server.sockets[0].getsockname()[1]) as relay:
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        relay.hold_answers()
+        writer.write(b"hello")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readexactly(1), 0.2)
+        assert heard == b"hello"
+        relay.accept()
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+    server.close()
+    await server.wait_closed()
+
+
 async def test_relay_cuts_at_random_and_accepts_afterwards(relay: Relay) -> None:
     cutting = asyncio.ensure_future(relay.cut_at_random(Random(1)))
 

@@ -19,6 +19,7 @@ from anabranch.verify.records import (
     CONNECTION_RESTORED,
     CONSUMER_CONNECTION_LOST,
     CURSOR_MOVED,
+    OWNER_IN_DOUBT,
     REDELIVERY_ASKED,
     SERVER_KILLED,
     WINDOW_CLOSED,
@@ -195,6 +196,16 @@ def test_seek_moves_a_cursor_back_once() -> None:
     assert broken_rules(judged(run(cursor_at(3), elsewhere, cursor_at(1)))) == {"C11"}
     crossing = cursor_at(9, asked=100.0)
     assert judged(run(moved, crossing, cursor_at(1))).status is Status.CLEAN
+
+
+def test_owner_in_doubt_tells_nothing_that_a_cursor_is_held_to() -> None:
+    doubt, over = Event(OWNER_IN_DOUBT), Event(WINDOW_CLOSED)
+    assert judged(run(cursor_at(3), doubt, cursor_at(5), cursor_at(4), over)).status is Status.CLEAN
+    assert judged(run(doubt, cursor_at(5), over, cursor_at(4))).status is Status.CLEAN
+    afterwards = run(doubt, cursor_at(5), over, cursor_at(4), cursor_at(3))
+    assert broken_rules(judged(afterwards)) == {"C11"}
+    no_doubt = run(Event(WINDOW_OPENED), cursor_at(5), over, cursor_at(4))
+    assert broken_rules(judged(no_doubt)) == {"C11"}
 
 
 @pytest.mark.parametrize("record", [confirmed(1, sub=SHARED), cursor_at(1, sub=SHARED)])

@@ -43,6 +43,11 @@ async def lookup_sends_nobody_on(
     return self.me
 
 
+@planted("who_is_cut_off_asks_its_store", target=_OWNERSHIP + "_refuse_without_session")
+def who_is_cut_off_asks_its_store(self: ClusterOwnership) -> None:
+    """A broker whose session is over lets clients wait until its metadata store is back."""
+
+
 @planted("lost_bundle_is_kept", target="anabranch.broker.broker:Broker._lost")
 def lost_bundle_is_kept(self: Broker, bundle: Bundle) -> None:
     """A broker goes on with the topics of a bundle whose lock it has lost."""
@@ -58,3 +63,8 @@ async def clients_leave_before_the_lock(self: Topic) -> None:
     """Clients of an unloaded topic are told before anybody else can serve them, and not where."""
     self.disconnect_clients()
     await original("clients_leave_before_the_lock")(self)
+
+
+@planted("who_stops_gives_nothing_up", target="anabranch.broker.unloading:unload_all")
+async def who_stops_gives_nothing_up(broker: Broker) -> None:
+    """A broker that is told to stop leaves its bundles to the end of its session."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.ids import TopicName
+from anabranch.testing.broker_links import BrokerLinks
 from anabranch.testing.planted import child_command
 from anabranch.testing.servers.failures import ToolFailed
 from anabranch.testing.servers.limits import SERVER_PROBE_S_MAX, SERVER_READY_S_MAX
@@ -53,12 +54,15 @@ class OurBrokers:
         """What clients connect to: every broker."""
         return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
-    def owner(self, topic: str) -> Member | None:
-        """Who serves a topic, by what the first broker says that answers; None if nobody knows."""
+    def owner(self, topic: str, *, asked: Sequence[Member] = ()) -> Member | None:
+        """Who serves a topic, by what the first broker says that answers; None if nobody knows.
+
+        All are asked, one after the other, or those of them that are named.
+        """
         name = TopicName.parse(topic)
         path = f"/lookup/v2/topic/{name.domain}/{name.namespace_name}/{name.local}"
         for member, web_port in zip(self.members, self.web_ports, strict=True):
-            if not member.running:
+            if not member.running or (asked and member not in asked):
                 continue
             connection = HTTPConnection("127.0.0.1", web_port, timeout=SERVER_PROBE_S_MAX)
             try:
@@ -83,9 +87,12 @@ def our_brokers(
     cluster: str = "test",
     ledgers_url: str = LEDGERS_URL,
     options: Sequence[str] = (),
+    links: Sequence[BrokerLinks] = (),
     folder: Path | None = None,
 ) -> Iterator[OurBrokers]:
     """Run `anabranch broker` several times on a cluster that was set up and has bookies.
+
+    With links, each broker reaches its stores by those that are its own.
 
     Raises:
         ServerFailed: if a broker does not become healthy.
@@ -96,12 +103,14 @@ def our_brokers(
 
     def build(root: Path) -> list[Member]:
         for number, (port, web_port) in enumerate(zip(ports, web_ports, strict=True), start=1):
-            command = child_command(
+            own = links[number - 1] if links else None
+            words = (
                 *("anabranch", "broker", "--cluster", cluster),
                 *("--port", str(port), "--web-port", str(web_port)),
-                *("--metadata-url", metadata_url, "--ledgers-url", ledgers_url),
-                *options,
+                *("--metadata-url", own.metadata_url if own else metadata_url),
+                *("--ledgers-url", ledgers_url, *options),
             )
+            command = child_command(*(own.arguments(words) if own else words))
             members.append(
                 Member(
                     f"broker-{number}",
