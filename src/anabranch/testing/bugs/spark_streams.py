@@ -132,3 +132,12 @@ def spark_starves_the_small(backlogs: Sequence[int], total: int) -> list[int]:
 def spark_counts_entries_as_lag(waiting: Sequence[Waiting]) -> int:
     """A batch of messages that waits is one row."""
     return sum(len(each.entries) for each in waiting)
+
+
+@planted("spark_forgets_an_empty_ledger", target="pyspark_anabranch.topic_map:TopicMap.of_stats")
+def spark_forgets_an_empty_ledger(cls: type[TopicMap], topic: str, stats: dict[str, Any]) -> Any:
+    """Of a topic whose entries are all deleted nothing is known."""
+    from dataclasses import replace
+
+    known = original("spark_forgets_an_empty_ledger")(topic, stats)
+    return replace(known, ledgers=tuple(each for each in known.ledgers if each.entries))
