@@ -43,6 +43,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._seen: Offsets = {}
         self._acknowledged: Offsets = {}
+        self._owed: list[str] = []
+        """Topics that got nothing of the last batch because it was full."""
         self._waiting_since_s: float | None = None
         self._is_idle = False
         """Whether the last look found nothing new."""
@@ -132,7 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return begin
         if rows_max is None and bytes_max is None:
             return end
-        taken = admission.take(waiting, rows_max, bytes_max)
+        taken = admission.take(waiting, rows_max, bytes_max, self._owed)
+        self._owed = admission.left_out(waiting, taken, self._owed)
         # Where no entry is left before the end a batch goes there, and whatever is lost is named.
         reached = {
             name: end[name] for name in taken if not maps[name].spans(taken[name], end[name])
