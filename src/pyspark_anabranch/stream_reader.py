@@ -43,6 +43,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._seen: Offsets = {}
         self._acknowledged: Offsets = {}
+        self._owed: list[str] = []
+        """Topics that got nothing of the last batch because it was full."""
         self._waiting_since_s: float | None = None
         self._is_idle = False
         """Whether the last look found nothing new."""
@@ -125,12 +127,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 wait_s=options["readTimeout"],
             )
         )
-        if least and self._target is None and self._is_too_early(waiting, least):
+        is_lost = any(maps[name].lost(start, end[name]) for name, (start, _) in ranges.items())
+        is_put_off = least and self._target is None and not is_lost
+        if is_put_off and self._is_too_early(waiting, least):
             threading.Event().wait(IDLE_POLL_S)
             return begin
         if rows_max is None and bytes_max is None:
             return end
-        return advanced(begin, admission.take(waiting, rows_max, bytes_max))
+        taken = admission.take(waiting, rows_max, bytes_max, self._owed)
+        self._owed = admission.left_out(waiting, taken, self._owed)
+        # Where no entry is left before the end a batch goes there, and whatever is lost is named.
+        reached = {
+            name: end[name] for name in taken if not maps[name].spans(taken[name], end[name])
+        }
+        return advanced(begin, taken | reached)
 
     def _is_too_early(self, waiting: list[admission.Waiting], least: int) -> bool:
         """Whether so few rows wait, and for so short a time, that more are waited for."""

@@ -33,7 +33,10 @@ class LedgerSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMap:
-    """The ledgers of a topic in their order, without empty ones but the last."""
+    """The ledgers of a topic in their order, without empty ones but the last.
+
+    Of a topic whose entries are all deleted nothing else tells where they ended.
+    """
 
     topic: str
     ledgers: tuple[LedgerSize, ...]
@@ -52,14 +55,17 @@ class TopicMap:
             open_bytes = int(stats.get("currentLedgerSize", 0))
             found, sealed = [], set()
             for each in stats["ledgers"]:
+                is_last = each is stats["ledgers"][-1]
                 ledger_id, entries = int(each["ledgerId"]), int(each["entries"])
                 size_bytes = int(each["size"])
                 if ledger_id == last_ledger:
                     # Pulsar counts the entries of a ledger when it is closed.
                     entries, size_bytes = last_entry + 1, max(size_bytes, open_bytes)
-                if entries > 0 and ledger_id <= last_ledger:
+                elif ledger_id > last_ledger:
+                    entries = size_bytes = 0
+                if entries > 0 or is_last:
                     found.append(LedgerSize(ledger_id, entries, size_bytes))
-                if each is not stats["ledgers"][-1] and not each.get("offloaded"):
+                if not is_last and not each.get("offloaded"):
                     sealed.add(ledger_id)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"unreadable statistics of {topic}: {error!r}") from error
@@ -72,7 +78,7 @@ class TopicMap:
 
     @property
     def end(self) -> Place:
-        """Behind the last entry there is."""
+        """Behind the last entry there is, where the next one comes."""
         if not self.ledgers:
             return BEGINNING
         return Place(self.ledgers[-1].ledger_id, self.ledgers[-1].entries)
@@ -102,11 +108,18 @@ class TopicMap:
         """What of a range is not there any more, if anything.
 
         A place in a ledger that is gone may have been the end of it; then nothing was lost, but
-        nobody can tell. It counts as lost.
+        nobody can tell. It counts as lost. What begins at `BEGINNING` begins with the first entry
+        there is, and is lost only if nothing of it is left.
         """
-        if start == BEGINNING or start >= self.start or start >= end:
+        if start >= end:
             return None
-        return Range(self.topic, start, min(end, self.start) if self.ledgers else end)
+        if not self.ledgers:
+            return Range(self.topic, start, end)
+        if start < self.start and (start != BEGINNING or end < self.start):
+            return Range(self.topic, start, min(end, self.start))
+        if end > self.end:
+            return Range(self.topic, max(start, self.end), end)
+        return None
 
     def spans(self, start: Place, end: Place) -> list[Span]:
         """The entries of a range, as far as they are there."""
@@ -132,7 +145,7 @@ class TopicMap:
         """The last entry that is wholly before a place; None if there is none."""
         if place.entry_id > 0:
             return place.ledger_id, place.entry_id - 1
-        earlier = [ledger for ledger in self.ledgers if ledger.ledger_id < place.ledger_id]
+        earlier = [each for each in self.ledgers if each.entries and each[0] < place.ledger_id]
         return (earlier[-1].ledger_id, earlier[-1].entries - 1) if earlier else None
 
     def size_bytes(self, spans: Sequence[Span]) -> int:

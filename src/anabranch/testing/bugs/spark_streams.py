@@ -132,3 +132,30 @@ def spark_starves_the_small(backlogs: Sequence[int], total: int) -> list[int]:
 def spark_counts_entries_as_lag(waiting: Sequence[Waiting]) -> int:
     """A batch of messages that waits is one row."""
     return sum(len(each.entries) for each in waiting)
+
+
+@planted("spark_forgets_an_empty_ledger", target="pyspark_anabranch.topic_map:TopicMap.of_stats")
+def spark_forgets_an_empty_ledger(cls: type[TopicMap], topic: str, stats: dict[str, Any]) -> Any:
+    """Of a topic whose entries are all deleted nothing is known."""
+    from dataclasses import replace
+
+    known = original("spark_forgets_an_empty_ledger")(topic, stats)
+    return replace(known, ledgers=tuple(each for each in known.ledgers if each.entries))
+
+
+@planted("spark_lets_floors_lift_the_limit", target="pyspark_anabranch.admission:_take_one")
+def spark_lets_floors_lift_the_limit(
+    each: Waiting, rows: int | None, share: int | None, spare: int | None, is_first: bool
+) -> Any:
+    """A topic takes its share also where the others have left nothing of the limit."""
+    rows = None if rows is None else max(1, rows)
+    room = spare if spare is None or share is None else max(spare, share)
+    return original("spark_lets_floors_lift_the_limit")(each, rows, share, room, is_first)
+
+
+@planted("spark_owes_nothing", target="pyspark_anabranch.admission:left_out")
+def spark_owes_nothing(
+    waiting: Sequence[Waiting], ends: dict[str, Place], owed: Sequence[str] = ()
+) -> list[str]:
+    """Who got nothing of a batch has to take its chance with the next."""
+    return []
