@@ -36,6 +36,8 @@ PROBE_S_MAX: Final = 60.0
 ARROW_BATCH_ROWS: Final = 10_000
 PROGRESS_INTERVAL_S: Final = 0.5
 """How often a job asks how many of its tasks are done."""
+RULES_TOLD_RECORDS: Final = 10_000
+"""How often it is told how many doubtful records were judged."""
 PARTS_AT_ONCE_PER_CORE: Final = 4
 """Of a job: when so many parts are done, what came of them is kept and told."""
 INVENTORY_AGE_S_MIN: Final = 3600.0

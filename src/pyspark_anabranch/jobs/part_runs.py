@@ -14,6 +14,29 @@ from pyspark_anabranch.limits import PARTS_AT_ONCE_PER_CORE
 
 P = TypeVar("P", bound=Hashable)
 R = TypeVar("R")
+OnParts = Callable[[int, int], None]
+"""Told how many parts of some work are done, and of how many, as far as is known."""
+
+
+def no_parts(done: int, total: int) -> None:
+    """For callers that do not want to know."""
+
+
+class PartCount:
+    """How many parts of some work are done, over all its steps."""
+
+    def __init__(self, on_parts: OnParts = no_parts) -> None:
+        self._on_parts = on_parts
+        self._done = self._total = 0
+
+    def expect(self, parts: int) -> None:
+        """So many more are to be done."""
+        self._total += parts
+
+    def one_more(self, _result: object = None) -> None:
+        """One more is done."""
+        self._done += 1
+        self._on_parts(self._done, self._total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,22 @@ from anabranch.metadata.factory import open_store
 from anabranch.migrations.engine.bulk import CopyWishes, StorePlace
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.bulk_engine import fill, tree
-from anabranch.testing.made_histories import write_history
+from anabranch.testing.made_histories import delivered, write_history
+from pyspark_anabranch.jobs import history_check
 from pyspark_anabranch.jobs.contract import Outcome, Progress, run_job
 from pyspark_anabranch.jobs.history_check import HistoryCheck
 from pyspark_anabranch.jobs.inventory import LedgerInventory
 from pyspark_anabranch.jobs.metadata_jobs import MetadataCopy, MetadataVerification
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
-JOBS = ("check-history", "copy-metadata", "verify-metadata", "inventory")
+STEPS_OF_MANY = {
+    "check-history": ["rules"],
+    "copy-metadata": ["copy", "verify"],
+    "verify-metadata": ["compare"],
+    "inventory": ["names"],
+}
+"""Of each job the steps that have many parts here, or many records."""
+JOBS = tuple(STEPS_OF_MANY)
 
 
 @dataclass
@@ -93,10 +101,31 @@ def test_every_job_plans_tells_and_ends_with_one_verdict(spark, surroundings, na
         run_job(surroundings.job(name, broken=True), spark)
 
 
+@pytest.mark.goal("spark.B16", part="contract", broken_by="jobs_take_what_is_done_for_all")
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_tells_of_how_much_it_has_done_how_much(spark, surroundings, monkeypatch, name):
+    monkeypatch.setattr(history_check, "RULES_TOLD_RECORDS", 7)
+    write_history(surroundings.folder / "history", "one", [*plain(50), delivered(999), *DONE])
+    asyncio.run(fill(surroundings.left.url, tree()[40:]))
+    told = []
+    run_job(surroundings.job(name), spark, on_progress=told.append)
+    for step in STEPS_OF_MANY[name]:
+        here = [one for one in told if one.step == step and one.unit != "tasks"]
+        on_its_way = [one for one in here if 0 < one.done < one.total]
+        assert on_its_way, f"{step}: nobody was told anything before its end"
+        assert all(one.remaining_s > 0 for one in on_its_way)
+        assert [one.done for one in here] == sorted(one.done for one in here)
+        assert len({one.total for one in here}) == 1, "the end stays where it is"
+        assert here[-1].done > here[-1].total - 7
+
+
 def test_progress_says_how_long_it_will_take():
     assert Progress("copy", 25, 100, "tasks", 10.0).remaining_s == 30.0
     assert "25 of 100 tasks, about 30 s more" in Progress("copy", 25, 100, "tasks", 10.0).text
     assert Progress("copy", 0, 100, "tasks", 10.0).remaining_s is None
+    unknown = Progress("rules", 25, 0, "records", 10.0)
+    assert unknown.remaining_s is None
+    assert unknown.text == "rules: 25 records", "nobody says that this is all"
 
 
 def test_a_rate_bounds_all_tasks_together(spark, surroundings):

@@ -28,16 +28,22 @@ def history_keys_are_believed(rows: Any, subscriptions: Any) -> Any:
     return original("history_keys_are_believed")(rows, subscriptions).where("false")
 
 
-@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_picked")
-def history_rows_come_by_line(rows: Any, doubtful: Any, groups: Any) -> Any:
+@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_in_order")
+def history_rows_come_by_line(picked: Any) -> Any:
     """What is doubtful is judged in the order of its lines, not of its time."""
-    return original("history_rows_come_by_line")(rows, doubtful, groups).orderBy("file", "line")
+    return picked.orderBy("file", "line")
 
 
 @planted("spark_dry_run_is_wet", target="pyspark_anabranch.jobs.contract:run_job")
 def spark_dry_run_is_wet(job: Any, spark: Any, **wishes: Any) -> Any:
     """A dry run does everything."""
     return original("spark_dry_run_is_wet")(job, spark, **wishes | {"dry_run": False})
+
+
+@planted("jobs_take_what_is_done_for_all", target="pyspark_anabranch.jobs.contract:StepWatch.tell")
+def jobs_take_what_is_done_for_all(self: Any, done: int, total: int, unit: Any = None) -> None:
+    """Whoever asks is always told that the end is reached."""
+    original("jobs_take_what_is_done_for_all")(self, done, min(done, total), unit)
 
 
 @planted("spark_cuts_off_the_last_part", target="pyspark_anabranch.jobs.spark_bulk:cut")
