@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from pyspark_anabranch.environment import prepare
 from pyspark_anabranch.limits import ARROW_BATCH_ROWS
 from pyspark_anabranch.shipping import is_elsewhere, packed_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -25,7 +26,7 @@ _LOCAL: Final[Mapping[str, str]] = {
 
 def spark_session(
     master: str = "local[*,4]", settings: Mapping[str, str] | None = None
-) -> SparkSession:
+) -> "SparkSession":
     """Make a session, or return the one there is.
 
     Args:
@@ -37,6 +38,8 @@ def spark_session(
         ConfigError: if Spark cannot run here, in one line that says what to do.
     """
     prepare()
+    from pyspark.sql import SparkSession  # not before somebody has said what is missing
+
     chosen = dict(SETTINGS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,10 +1,14 @@
 """What is wrong with the machine is said in one line before any job, and what to do."""
 
+import os
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 
+import pyspark_anabranch
 from anabranch.errors import ConfigError
 from pyspark_anabranch import environment
 
@@ -88,3 +92,70 @@ def test_a_good_machine_says_so_in_one_line():
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("Spark 4.")
     assert done.stdout.count("\n") == 1
+
+
+@pytest.fixture
+def python_without(tmp_path):
+    """Run a Python that sees all that is installed here but one package."""
+
+    def run(package, *arguments):
+        site = tmp_path / package
+        site.mkdir(exist_ok=True)
+        for entry in Path(sysconfig.get_path("platlib")).iterdir():
+            hidden = entry.name.partition("-")[0].lower() == package or entry.suffix == ".pth"
+            if not hidden and not (site / entry.name).exists():
+                (site / entry.name).symlink_to(entry)
+        code = Path(pyspark_anabranch.__file__).parents[1]
+        return subprocess.run(
+            [sys.executable, "-S", *arguments],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": f"{code}:{site}"},
+        )  # fmt: skip
+
+    return run
+
+
+SESSION = """
+from anabranch.errors import ConfigError
+from pyspark_anabranch.session import spark_session
+try:
+    spark_session()
+except ConfigError as error:
+    print(error)
+"""
+SOURCE = """
+from anabranch.errors import ConfigError
+import pyspark_anabranch
+try:
+    pyspark_anabranch.DefaultSource
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.goal("spark.C26", part="packages", broken_by="spark_takes_any_package")
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pandas", "numpy"])
+def test_a_package_that_is_not_there_is_named_in_one_line_wherever_one_begins(
+    python_without, package
+):
+    wanted = f"{package} is not installed: pip install 'anabranch[spark]'\n"
+    told = python_without(package, "-m", "pyspark_anabranch")
+    assert (told.returncode, told.stdout, told.stderr) == (1, wanted, "")
+    for begin in (SESSION, SOURCE):
+        told = python_without(package, "-c", begin)
+        assert (told.stdout, told.stderr) == (wanted, "")
+    told = python_without(package, "-m", "anabranch", "spark", "check-history", "nowhere")
+    assert (told.returncode, told.stdout, told.stderr) == (2, "", f"error: {wanted}")
+
+
+def test_spark_finds_the_source_though_it_is_loaded_late(spark, topics):
+    loaded = "import sys, pyspark_anabranch; print('pyspark_anabranch.source' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = pyspark_anabranch.Other
+    topics.fill("found-late", [b"one", b"two"])
+    found = spark.read.format("anabranch").options(**topics.options(topic="found-late")).load()
+    assert sorted(row["value"] for row in found.collect()) == [b"one", b"two"]
