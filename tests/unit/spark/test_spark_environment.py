@@ -11,6 +11,7 @@ import pytest
 import pyspark_anabranch
 from anabranch.errors import ConfigError
 from pyspark_anabranch import environment
+from pyspark_anabranch.session import spark_session
 
 
 @pytest.fixture
@@ -159,3 +160,32 @@ def test_spark_finds_the_source_though_it_is_loaded_late(spark, topics):
     topics.fill("found-late", [b"one", b"two"])
     found = spark.read.format("anabranch").options(**topics.options(topic="found-late")).load()
     assert sorted(row["value"] for row in found.collect()) == [b"one", b"two"]
+
+
+@pytest.mark.broken_by("spark_keeps_state_in_java")
+def test_the_state_of_a_stream_is_not_kept_in_the_heap_of_java(spark, topics, tmp_path):
+    topics.fill("counted", [b"a", b"b", b"a"])
+    rows = spark.readStream.format("anabranch").options(
+        **topics.options(topic="counted", start="earliest")
+    )
+    counts = rows.load().groupBy("value").count().writeStream.outputMode("complete")
+    counts = counts.format("memory").queryName("counted_values")
+    query = counts.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    found = {row["value"]: row["count"] for row in spark.table("counted_values").collect()}
+    assert found == {b"a": 2, b"b": 1}
+    (operator,) = query.recentProgress[0]["stateOperators"]
+    assert any(name.startswith("rocksdb") for name in operator["customMetrics"])
+    cores = spark.sparkContext.defaultParallelism
+    assert 2 * cores <= operator["numShufflePartitions"] <= 4 * cores
+
+
+def test_there_are_a_few_shuffle_partitions_for_each_core_unless_somebody_says_how_many(spark):
+    name, cores = "spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism
+    ours = spark.conf.get(name)
+    assert 2 * cores <= int(ours) <= 4 * cores
+    try:
+        assert spark_session(settings={name: "77"}).conf.get(name) == "77"
+        assert spark_session().conf.get(name) == ours
+    finally:
+        spark.conf.set(name, ours)
