@@ -49,6 +49,12 @@ class Kept(Generic[R]):
     of_json: Callable[[Any], R]
 
 
+def share_of(rate: float | None, spark: SparkSession, parts: int) -> float | None:
+    """What each of the tasks that run at once may do of what all may do."""
+    at_once = min(spark.sparkContext.defaultParallelism, max(1, parts))
+    return None if rate is None else rate / at_once
+
+
 async def each_part(
     spark: SparkSession,
     task: Callable[[P], R | Failure],

@@ -41,7 +41,14 @@ from pyspark_anabranch.jobs.bulk_tasks import (
     Survey,
 )
 from pyspark_anabranch.jobs.job_state import JobState
-from pyspark_anabranch.jobs.part_runs import Kept, OnParts, PartCount, each_part, no_parts
+from pyspark_anabranch.jobs.part_runs import (
+    Kept,
+    OnParts,
+    PartCount,
+    each_part,
+    no_parts,
+    share_of,
+)
 from pyspark_anabranch.jobs.tree_parts import NOTHING, TreePart, cut, is_shared
 from pyspark_anabranch.limits import PARTS_PER_CORE
 
@@ -84,7 +91,7 @@ class SparkBulk:
             found = sum(await self._each(Survey(between, wishes), parts, count.one_more))
             closed = found if keeping_of(target.url).access else 0
         rest = parts[1:]
-        wishes = replace(wishes, nodes_per_s=self._share(wishes.nodes_per_s, len(rest)))
+        wishes = replace(wishes, nodes_per_s=share_of(wishes.nodes_per_s, self._spark, len(rest)))
         done: list[CopyResult] = []
 
         def note(result: CopyResult) -> None:
@@ -170,7 +177,7 @@ class SparkBulk:
         between = self.between(left, right)
         found = await self.parts(between, prefix)
         parts = [part for part in found if part != NOTHING]
-        wishes = replace(wishes, nodes_per_s=self._share(wishes.nodes_per_s, len(parts)))
+        wishes = replace(wishes, nodes_per_s=share_of(wishes.nodes_per_s, self._spark, len(parts)))
         buckets = len(parts) if wishes.by_digest else 0
         same: list[CompareResult] = []
         count = PartCount(self._on_parts)
@@ -226,11 +233,6 @@ class SparkBulk:
             return await cut((ours, theirs), prefix, wanted)
 
         return await between.within(work)
-
-    def _share(self, rate: float | None, parts: int) -> float | None:
-        """What each of the tasks that run at once may do of what all may do."""
-        at_once = min(self._spark.sparkContext.defaultParallelism, max(1, parts))
-        return None if rate is None else rate / at_once
 
     async def _each(
         self,

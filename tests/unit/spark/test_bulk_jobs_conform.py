@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 from test_history_check_job import DONE, plain
+from test_ledger_inventory import put_all, stock
 from test_spark_bulk_engine import ServedStore
 
 from anabranch.errors import AnabranchError
 from anabranch.metadata.factory import open_store
-from anabranch.migrations.engine.bulk import CopyWishes, StorePlace
+from anabranch.migrations.engine.bulk import CompareWishes, CopyWishes, StorePlace
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.bulk_engine import fill, tree
 from anabranch.testing.made_histories import delivered, write_history
@@ -38,6 +39,7 @@ class Surroundings:
     folder: object
     left: ServedStore = field(default_factory=ServedStore)
     right: ServedStore = field(default_factory=ServedStore)
+    spare: ServedStore = field(default_factory=ServedStore)
 
     def job(self, name, *, broken=False):
         left = StorePlace("anabranch://127.0.0.1:1" if broken else self.left.url)
@@ -49,13 +51,14 @@ class Surroundings:
             "inventory": LedgerInventory(f"bookkeeper:{left.url}"),
         }[name]
 
-    def nodes(self):
-        """How many nodes the right store has."""
+    def nodes(self, side="right", *prefixes):
+        """How many nodes a store has."""
 
         async def count():
-            store = await open_store(self.right.url, real_runtime())
+            store = await open_store(getattr(self, side).url, real_runtime())
             try:
-                return len([record async for record in store.export("/")])
+                trees = [store.export(prefix) for prefix in prefixes or ("/",)]
+                return len([record for records in trees async for record in records])
             finally:
                 await store.close()
 
@@ -68,8 +71,8 @@ def surroundings(tmp_path):
     made = Surroundings(tmp_path)
     asyncio.run(fill(made.left.url, tree()[:40]))
     yield made
-    made.left.close()
-    made.right.close()
+    for store in (made.left, made.right, made.spare):
+        store.close()
 
 
 @pytest.mark.goal("spark.B16", part="contract", broken_by="spark_dry_run_is_wet")
@@ -128,12 +131,44 @@ def test_progress_says_how_long_it_will_take():
     assert unknown.text == "rules: 25 records", "nobody says that this is all"
 
 
-def test_a_rate_bounds_all_tasks_together(spark, surroundings):
-    slow = MetadataCopy(
-        StorePlace(surroundings.left.url),
-        StorePlace(surroundings.right.url),
-        wishes=CopyWishes(nodes_per_s=20),
-        verify=False,
-    )
-    # A part of 20 nodes per second for each of two tasks; never faster, whatever the machine does.
-    assert run_job(slow, spark).seconds >= 1.0
+RATED = {
+    "copy-metadata": lambda left, right, rate: MetadataCopy(
+        left, right, wishes=CopyWishes(nodes_per_s=rate), verify=False
+    ),
+    "verify-metadata": lambda left, _, rate: MetadataVerification(
+        left, left, wishes=CompareWishes(nodes_per_s=rate)
+    ),
+    "verify-metadata by digest": lambda left, _, rate: MetadataVerification(
+        left, left, wishes=CompareWishes(by_digest=True, nodes_per_s=rate)
+    ),
+    "inventory": lambda left, _, rate: LedgerInventory(f"bookkeeper:{left.url}", nodes_per_s=rate),
+}
+"""Jobs that reach a live cluster. A store is compared with itself: nothing is looked at again."""
+READ_ONE_AFTER_THE_OTHER = {"verify-metadata by digest": 2}
+"""How many trees are."""
+PACED_S = 6.0
+"""How long the nodes take at the rate that is asked for."""
+
+
+@pytest.mark.goal("spark.B16", part="rate", broken_by="jobs_know_no_rate")
+@pytest.mark.goal("spark.B16", part="rate", broken_by="jobs_allow_each_task_what_all_may")
+@pytest.mark.goal("spark.B16", part="rate", broken_by="jobs_share_a_rate_with_tasks_that_wait")
+@pytest.mark.parametrize("name", RATED)
+def test_all_tasks_together_go_as_fast_as_they_may_and_no_faster(spark, surroundings, name):
+    asyncio.run(fill(surroundings.left.url, tree()[40:]))
+    nodes = surroundings.nodes("left")
+    if name == "inventory":
+        asyncio.run(put_all(surroundings.left.url, stock(orphans=0, traps=170)[0]))
+        nodes = surroundings.nodes("left", "/ledgers", "/managed-ledgers")
+    right = StorePlace(surroundings.right.url)
+
+    def seconds(rate, target=right):
+        job = RATED[name](StorePlace(surroundings.left.url), target, rate)
+        return run_job(job, spark).seconds
+
+    paced = seconds(nodes / PACED_S)
+    freely = seconds(None, StorePlace(surroundings.spare.url))
+    wanted = PACED_S * READ_ONE_AFTER_THE_OTHER.get(name, 1)
+    assert paced >= wanted, "never faster, whatever the machine does"
+    # Parts are of several sizes, and a task may wait for the longest that runs beside it.
+    assert paced <= 2 * wanted + 3 * freely
