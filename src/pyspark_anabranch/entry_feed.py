@@ -52,13 +52,13 @@ class EntryFeed(Attachment):
         return f"{self._spans[0].ledger_id}:{self._next}" if self._spans else "the end"
 
     async def entries(self, bytes_max: int, wait_s: float) -> list[StoredEntry]:
-        """Return the next entries, about so many bytes; none at the end of the range.
+        """Return the next entries, about so many bytes or less; none at the end of the range.
 
         Raises:
             MissingEntry: if one did not come, or another came in its place.
             AnabranchError: if the broker does not serve the topic any more.
         """
-        while self._left and self._queued_bytes < bytes_max:
+        while self._left and self._queued_bytes < bytes_max and not self._is_full():
             if self._problem is not None:
                 raise self._problem
             self._arrived.clear()
@@ -75,6 +75,10 @@ class EntryFeed(Attachment):
         self._queued_bytes = self._charged = 0
         self._permit()
         return taken
+
+    def _is_full(self) -> bool:
+        """Whether nothing more comes before something is taken: many messages may be few bytes."""
+        return bool(self._queue) and self._permits.outstanding <= 0
 
     def on_message(self, message: Message) -> None:
         """See `MessageTaker.on_message`."""

@@ -21,9 +21,14 @@ from anabranch.errors import ConfigError
 from pyspark_anabranch.limits import PROBE_S_MAX
 
 JAVA_MIN: Final = 17
-_PACKAGES: Final = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,))}
+_PACKAGES: Final = {
+    "pyspark": ((4, 2), (5,)),
+    "pyarrow": ((18,), None),
+    "pandas": ((2, 2), (3,)),
+    "numpy": ((2,), None),
+}
 """From which version on, and before which."""
-_PROBE: Final = "import pyspark, pyarrow, pyspark_anabranch; print(pyspark.__version__)"
+_PROBE: Final = "import pyspark, pyspark_anabranch as ours; ours.DefaultSource"
 _SHIM: Final = """#!/bin/sh
 # This Java has no vector module, which Spark asks for and does not need.
 for argument do

@@ -34,8 +34,12 @@ TRIGGER_DELAY_S: Final = 900.0
 PROBE_S_MAX: Final = 60.0
 """How long a program may take to say which version it is."""
 ARROW_BATCH_ROWS: Final = 10_000
+SHUFFLE_PARTITIONS_PER_CORE: Final = 2
+"""So few that each is worth a task, and enough that one slow task does not matter."""
 PROGRESS_INTERVAL_S: Final = 0.5
 """How often a job asks how many of its tasks are done."""
+RULES_TOLD_RECORDS: Final = 10_000
+"""How often it is told how many doubtful records were judged."""
 PARTS_AT_ONCE_PER_CORE: Final = 4
 """Of a job: when so many parts are done, what came of them is kept and told."""
 INVENTORY_AGE_S_MIN: Final = 3600.0

@@ -2,30 +2,40 @@
 
 import os
 from collections.abc import Mapping
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from pyspark_anabranch.environment import prepare
-from pyspark_anabranch.limits import ARROW_BATCH_ROWS
+from pyspark_anabranch.limits import ARROW_BATCH_ROWS, SHUFFLE_PARTITIONS_PER_CORE
 from pyspark_anabranch.shipping import is_elsewhere, packed_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # Beside Java's heap, which the state of a long stream would fill.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
     "spark.ui.showConsoleProgress": "false",
 }
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "4",
 }
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+def settings_of(master: str) -> dict[str, str]:
+    """Our settings of Spark where it runs there."""
+    return {**SETTINGS, **(_LOCAL if master.startswith("local") else {})}
 
 
 def spark_session(
     master: str = "local[*,4]", settings: Mapping[str, str] | None = None
-) -> SparkSession:
+) -> "SparkSession":
     """Make a session, or return the one there is.
 
     Args:
@@ -37,14 +47,17 @@ def spark_session(
         ConfigError: if Spark cannot run here, in one line that says what to do.
     """
     prepare()
-    chosen = dict(SETTINGS)
+    from pyspark.sql import SparkSession  # not before somebody has said what is missing
+
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        chosen |= _LOCAL
     builder = SparkSession.builder.master(master).appName("anabranch")
-    for name, value in (chosen | dict(settings or {})).items():
+    for name, value in (settings_of(master) | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    if settings is None or _SHUFFLE_PARTITIONS not in settings:
+        cores = session.sparkContext.defaultParallelism  # nobody knows before it runs
+        session.conf.set(_SHUFFLE_PARTITIONS, str(SHUFFLE_PARTITIONS_PER_CORE * cores))
     if is_elsewhere(master):
         session.sparkContext.addPyFile(packed_packages())
     return session

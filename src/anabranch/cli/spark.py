@@ -214,10 +214,6 @@ def _warn(sentence: str) -> None:
 def _run(job: Any, master: str, settings: list[str], dry_run: bool, output: Output) -> None:
     try:
         verdict = _verdict(job, master, settings, dry_run)
-    except ModuleNotFoundError as error:
-        if error.name not in ("pyspark", "pyarrow", "pandas", "numpy"):
-            raise
-        refuse(ConfigError(f"{error.name} is not installed: pip install 'anabranch[spark]'"))
     except (AnabranchError, OSError) as error:
         refuse(error)
     if output is Output.JSON:
@@ -228,6 +224,9 @@ def _run(job: Any, master: str, settings: list[str], dry_run: bool, output: Outp
 
 
 def _verdict(job: Any, master: str, settings: list[str], dry_run: bool) -> "JobVerdict":
+    from pyspark_anabranch.environment import check_packages
+
+    check_packages()  # before anything is imported that needs them
     from pyspark_anabranch.failures import failures_of_spark
     from pyspark_anabranch.jobs.contract import run_job
     from pyspark_anabranch.session import spark_session

@@ -11,18 +11,25 @@ from anabranch.errors import FormatError
 from anabranch.testing.proofs import ROOT, imports_of
 
 _TESTING: Final = "anabranch.testing."
+_SPARK: Final = "pyspark_anabranch"
 
 
 def code_digest(*modules: str, root: Path = ROOT) -> str:
-    """A fingerprint of the product, of some modules or packages, and of testing code they use."""
+    """A fingerprint of the product, of some modules or packages, and of testing code they use.
+
+    The data source for Spark is part of the product for those that use any of it.
+    """
     source = root / "src"
     files = {
         path
         for path in (source / "anabranch").rglob("*.py")
         if not path.is_relative_to(source / "anabranch" / "testing")
     }
+    used = _testing_code_of(modules, source)
+    if any(_uses_spark(path) for path in used):
+        files |= set((source / _SPARK).rglob("*.py"))
     digest = hashlib.sha256()
-    for path in sorted(files | _testing_code_of(modules, source)):
+    for path in sorted(files | used):
         digest.update(path.relative_to(source).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -40,6 +47,11 @@ def _testing_code_of(modules: Iterable[str], source: Path) -> set[Path]:
                 if name.startswith(_TESTING):
                     waiting += _files_of(name, source)
     return found
+
+
+def _uses_spark(path: Path) -> bool:
+    names = imports_of(ast.parse(path.read_bytes()))
+    return any(name == _SPARK or name.startswith(f"{_SPARK}.") for name in names)
 
 
 def _files_of(name: str, source: Path, *, whole: bool = False) -> list[Path]:

@@ -92,6 +92,7 @@ class Progress:
     step: str
     done: int
     total: int
+    """0 while nobody knows."""
     unit: str
     seconds: float
 
@@ -107,7 +108,8 @@ class Progress:
         """One line for a person."""
         remaining = self.remaining_s
         told = "" if remaining is None else f", about {remaining:,.0f} s more"
-        return f"{self.step}: {self.done:,} of {self.total:,} {self.unit}{told}"
+        whole = f" of {self.total:,}" if self.total else ""
+        return f"{self.step}: {self.done:,}{whole} {self.unit}{told}"
 
 
 OnProgress = Callable[[Progress], None]
@@ -126,12 +128,12 @@ class StepWatch:
         self._on_progress = on_progress
         self._began_s = clock.monotonic_s()
 
-    def tell(self, done: int, total: int | None = None, unit: str | None = None) -> None:
-        """So much is done, of the step's amount if nothing else is said."""
+    def tell(self, done: int, total: int, unit: str | None = None) -> None:
+        """So much is done of so much; 0 if nobody knows of how much."""
         seconds = self._clock.monotonic_s() - self._began_s
-        whole = self._step.amount if total is None else total
+        whole = max(done, total) if total else 0
         told = self._step.unit if unit is None else unit
-        self._on_progress(Progress(self._step.step, done, max(done, whole), told, seconds))
+        self._on_progress(Progress(self._step.step, done, whole, told, seconds))
 
 
 class Job(Protocol):

@@ -31,6 +31,7 @@ from pyspark_anabranch.jobs.doubtful_rows import (
 from pyspark_anabranch.jobs.histories import History, read_histories, record_of
 from pyspark_anabranch.jobs.job_state import JobState, kept_state
 from pyspark_anabranch.jobs.watching import watched
+from pyspark_anabranch.limits import RULES_TOLD_RECORDS
 
 JUDGED: Final[tuple[type[Rule], ...]] = (Lost, Phantom, AbortedRead, StoredTwice, KeyOrder)
 _ABOUT_NO_MESSAGE: Final = "text is not null and k not in ('ack', 'cursor')"
@@ -87,20 +88,25 @@ class HistoryCheck:
             return watched(spark, watches[step], lambda: state.table(spark, step, make)).cache()
 
         counted = made("blocks", lambda: blocks(rows, subscriptions))
+        held = [counted]
         try:
             sums = watched(spark, watches["blocks"], lambda: _sums(counted))
             doubtful = counted.where("not clean").select(*BLOCK_KEYS)
             groups = made("order", lambda: doubtful_groups(rows, subscriptions))
+            held.append(groups)
             watched(spark, watches["order"], groups.count)
             judges = _Judges(history)
-            picked = _picked(rows, doubtful, groups)
-            for number, row in enumerate(picked.toLocalIterator(), start=1):
+            # Kept: whoever sorts reads twice, and whoever has counted knows the end.
+            picked = _picked(rows, doubtful, groups).cache()
+            held.append(picked)
+            total = watched(spark, watches["rules"], picked.count)
+            for number, row in enumerate(_in_order(picked).toLocalIterator(), start=1):
                 judges.see(row)
-                if number % 10_000 == 0:
-                    watches["rules"].tell(number)
-            groups.unpersist()
+                if number % RULES_TOLD_RECORDS == 0:
+                    watches["rules"].tell(number, total)
         finally:
-            counted.unpersist()
+            for table in held:
+                table.unpersist()
         return judges.conclude(sums, subscriptions)
 
     def _history(self, spark: SparkSession) -> History:
@@ -136,7 +142,7 @@ def _sums(counted: DataFrame) -> Row:
 
 
 def _picked(rows: DataFrame, doubtful: DataFrame, groups: DataFrame) -> DataFrame:
-    """Records of doubtful blocks and of doubtful groups, and those about no message, in order."""
+    """Records of doubtful blocks and of doubtful groups, and those about no message."""
     blocks_marked = doubtful.withColumn("in_block", f.lit(True))
     groups_marked = groups.withColumn("in_group", f.lit(True))
     grouped = f.when(f.col("k") == "recv", key_group())
@@ -146,8 +152,11 @@ def _picked(rows: DataFrame, doubtful: DataFrame, groups: DataFrame) -> DataFram
         .join(blocks_marked, list(BLOCK_KEYS), "left")
         .join(groups_marked, "group", "left")
         .where(f"in_block or in_group or ({_ABOUT_NO_MESSAGE})")
-        .orderBy("t", "file", "line")
     )
+
+
+def _in_order(picked: DataFrame) -> DataFrame:
+    return picked.orderBy("t", "file", "line")
 
 
 class _Judges:

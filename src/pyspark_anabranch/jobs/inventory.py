@@ -36,7 +36,7 @@ from pyspark_anabranch.jobs.inventory_rows import (
 )
 from pyspark_anabranch.jobs.inventory_tasks import ListLedgers, ListNames, LookAgain, Looking, Proof
 from pyspark_anabranch.jobs.job_state import JobState, kept_state
-from pyspark_anabranch.jobs.part_runs import Kept, each_part
+from pyspark_anabranch.jobs.part_runs import Kept, PartCount, each_part, share_of
 from pyspark_anabranch.jobs.tree_parts import NOTHING, TreePart, cut, is_shared
 from pyspark_anabranch.limits import (
     INVENTORY_AGE_S_MIN,
@@ -173,20 +173,22 @@ class _Taking:
         return _outcome(found, doubt), self._as_json(found, doubt)
 
     async def _listed(self, ground: _Ground) -> list[LedgerRow]:
-        task = ListLedgers(self._looking(ground.registry), ground.paths)
-        kept = Kept(self._state, "ledgers", list, _ledgers_of_json)
         parts = _some(ground.ledger_parts)
-        told = _Counting(self._watches["ledgers"], len(parts))
-        rows = await each_part(self._spark, task, parts, told.note, kept)
+        task = ListLedgers(self._looking(ground.registry, len(parts)), ground.paths)
+        kept = Kept(self._state, "ledgers", list, _ledgers_of_json)
+        told = _counting(self._watches["ledgers"], len(parts))
+        rows = await each_part(self._spark, task, parts, told.one_more, kept)
         return [row for part in rows for row in part]
 
     async def _named(self, ground: _Ground) -> list[NameRow]:
         found = []
-        told = _Counting(self._watches["names"], sum(map(len, ground.name_parts)))
+        total = sum(len(_some(parts)) for parts in ground.name_parts)
+        told = _counting(self._watches["names"], total)
         for number, (place, parts) in enumerate(zip(ground.naming, ground.name_parts, strict=True)):
             kept = Kept(self._state, f"names-{number}", list, _names_of_json)
-            task = ListNames(self._looking(place))
-            rows = await each_part(self._spark, task, _some(parts), told.note, kept)
+            some = _some(parts)
+            task = ListNames(self._looking(place, len(some)))
+            rows = await each_part(self._spark, task, some, told.one_more, kept)
             found += [row for part in rows for row in part]
         return found
 
@@ -209,17 +211,16 @@ class _Taking:
             tuple(suspects[at : at + SUSPECTS_PER_TASK])
             for at in range(0, len(suspects), SUSPECTS_PER_TASK)
         ]
-        naming = tuple(self._looking(place) for place in ground.naming)
-        task = LookAgain(self._looking(ground.registry), naming, ground.paths)
-        told = _Counting(self._watches["again"], len(groups))
-        proofs = await each_part(self._spark, task, groups, told.note)
+        naming = tuple(self._looking(place, len(groups)) for place in ground.naming)
+        task = LookAgain(self._looking(ground.registry, len(groups)), naming, ground.paths)
+        told = _counting(self._watches["again"], len(groups))
+        proofs = await each_part(self._spark, task, groups, told.one_more)
         by_id = {proof.ledger_id: proof for some in proofs for proof in some}
         proven = (_proven(each, by_id.get(each.row.ledger_id)) for each in found.judged)
         found.judged = [each for each in proven if each is not None]
 
-    def _looking(self, place: StorePlace) -> Looking:
-        rate = self._job.nodes_per_s
-        share = None if rate is None else rate / self._spark.sparkContext.defaultParallelism
+    def _looking(self, place: StorePlace, parts: int) -> Looking:
+        share = share_of(self._job.nodes_per_s, self._spark, parts)
         return Looking(place, self._job.credentials, share)
 
     def _as_json(self, found: Inventory, doubt: str) -> dict[str, Any]:
@@ -244,18 +245,10 @@ class _Taking:
         }
 
 
-class _Counting:
-    """Tells how many parts are done."""
-
-    def __init__(self, watch: StepWatch, total: int) -> None:
-        self._watch = watch
-        self._total = total
-        self._done = 0
-
-    def note(self, _rows: Sequence[object]) -> None:
-        """One more."""
-        self._done += 1
-        self._watch.tell(self._done, self._total, "parts")
+def _counting(watch: StepWatch, parts: int) -> PartCount:
+    count = PartCount(lambda done, total: watch.tell(done, total, "parts"))
+    count.expect(parts)
+    return count
 
 
 def _some(parts: Sequence[TreePart]) -> list[TreePart]:

@@ -18,7 +18,7 @@ from anabranch.migrations.engine.bulk import (
     StorePlace,
 )
 from pyspark_anabranch.jobs.contract import Outcome, PlanStep, StepWatch
-from pyspark_anabranch.jobs.job_state import kept_state
+from pyspark_anabranch.jobs.job_state import JobState, kept_state
 from pyspark_anabranch.jobs.spark_bulk import SparkBulk
 
 
@@ -56,26 +56,19 @@ class MetadataCopy:
         }
         of |= {"overwrite": self.wishes.overwrite, "drop_acls": self.wishes.drop_acls}
         with kept_state(self.keep, self.name, of) as state:
-            return self._run(SparkBulk(spark, self.credentials, state), watches)
+            return self._run(spark, state, watches)
 
     def _run(
-        self, engine: SparkBulk, watches: Mapping[str, StepWatch]
+        self, spark: SparkSession, state: JobState, watches: Mapping[str, StepWatch]
     ) -> tuple[Outcome, Mapping[str, Any]]:
-        copied = asyncio.run(
-            engine.copy(self.source, self.target, self.prefix, self.wishes, _told(watches["copy"]))
-        )
+        copying = SparkBulk(spark, self.credentials, state, watches["copy"].tell)
+        copied = asyncio.run(copying.copy(self.source, self.target, self.prefix, self.wishes))
         result: dict[str, Any] = copied.as_json()
         if not self.verify:
             return Outcome.CLEAN, result
-        found = asyncio.run(
-            engine.compare(
-                self.source,
-                self.target,
-                self.prefix,
-                CompareWishes(nodes_per_s=self.wishes.nodes_per_s),
-                _told(watches["verify"]),
-            )
-        )
+        verifying = SparkBulk(spark, self.credentials, state, watches["verify"].tell)
+        wishes = CompareWishes(nodes_per_s=self.wishes.nodes_per_s)
+        found = asyncio.run(verifying.compare(self.source, self.target, self.prefix, wishes))
         # What the target had besides was never to be copied.
         lacking = {kind: count for kind, count in found.counts.items() if kind != Mismatch.EXTRA}
         result["verified"] = found.as_json()
@@ -110,11 +103,8 @@ class MetadataVerification:
         of |= {"prefix": self.prefix}
         of |= {"ephemerals": self.wishes.ephemerals, "by_digest": self.wishes.by_digest}
         with kept_state(self.keep, self.name, of) as state:
-            found = asyncio.run(
-                SparkBulk(spark, self.credentials, state).compare(
-                    self.left, self.right, self.prefix, self.wishes, _told(watches["compare"])
-                )
-            )
+            engine = SparkBulk(spark, self.credentials, state, watches["compare"].tell)
+            found = asyncio.run(engine.compare(self.left, self.right, self.prefix, self.wishes))
         return (Outcome.CLEAN if found.is_same else Outcome.FOUND), found.as_json()
 
 
@@ -123,7 +113,3 @@ def _parts(
 ) -> int:
     engine = SparkBulk(spark, secret)
     return len(asyncio.run(engine.parts(engine.between(left, right), prefix)))
-
-
-def _told(watch: StepWatch) -> Any:
-    return lambda nodes: watch.tell(nodes, nodes, "nodes")

@@ -14,6 +14,29 @@ from pyspark_anabranch.limits import PARTS_AT_ONCE_PER_CORE
 
 P = TypeVar("P", bound=Hashable)
 R = TypeVar("R")
+OnParts = Callable[[int, int], None]
+"""Told how many parts of some work are done, and of how many, as far as is known."""
+
+
+def no_parts(done: int, total: int) -> None:
+    """For callers that do not want to know."""
+
+
+class PartCount:
+    """How many parts of some work are done, over all its steps."""
+
+    def __init__(self, on_parts: OnParts = no_parts) -> None:
+        self._on_parts = on_parts
+        self._done = self._total = 0
+
+    def expect(self, parts: int) -> None:
+        """So many more are to be done."""
+        self._total += parts
+
+    def one_more(self, _result: object = None) -> None:
+        """One more is done."""
+        self._done += 1
+        self._on_parts(self._done, self._total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +47,12 @@ class Kept(Generic[R]):
     step: str
     as_json: Callable[[R], Any]
     of_json: Callable[[Any], R]
+
+
+def share_of(rate: float | None, spark: SparkSession, parts: int) -> float | None:
+    """What each of the tasks that run at once may do of what all may do."""
+    at_once = min(spark.sparkContext.defaultParallelism, max(1, parts))
+    return None if rate is None else rate / at_once
 
 
 async def each_part(

@@ -41,7 +41,14 @@ from pyspark_anabranch.jobs.bulk_tasks import (
     Survey,
 )
 from pyspark_anabranch.jobs.job_state import JobState
-from pyspark_anabranch.jobs.part_runs import Kept, each_part
+from pyspark_anabranch.jobs.part_runs import (
+    Kept,
+    OnParts,
+    PartCount,
+    each_part,
+    no_parts,
+    share_of,
+)
 from pyspark_anabranch.jobs.tree_parts import NOTHING, TreePart, cut, is_shared
 from pyspark_anabranch.limits import PARTS_PER_CORE
 
@@ -54,11 +61,16 @@ class SparkBulk:
         spark: SparkSession,
         credentials: Credentials = NO_CREDENTIALS,
         state: JobState | None = None,
+        on_parts: OnParts = no_parts,
     ) -> None:
-        """What is done is kept in `state`, and not done again by whoever goes on with it."""
+        """What is done is kept in `state`, and not done again by whoever goes on with it.
+
+        `on_parts` is told how many parts are done; a part that is looked at twice counts twice.
+        """
         self._spark = spark
         self._credentials = credentials
         self._state = state
+        self._on_parts = on_parts
 
     async def copy(
         self,
@@ -71,16 +83,20 @@ class SparkBulk:
         """See `BulkEngine.copy`."""
         between = self.between(source, target)
         parts = await self.parts(between, prefix)
+        surveys = may_refuse(keeping_of(source.url), keeping_of(target.url), wishes)
+        count = PartCount(self._on_parts)
+        count.expect(_real(parts) * (2 if surveys else 1))
         closed = 0
-        if may_refuse(keeping_of(source.url), keeping_of(target.url), wishes):
-            found = sum(await self._each(Survey(between, wishes), parts, lambda _: None))
+        if surveys:
+            found = sum(await self._each(Survey(between, wishes), parts, count.one_more))
             closed = found if keeping_of(target.url).access else 0
         rest = parts[1:]
-        wishes = replace(wishes, nodes_per_s=self._share(wishes.nodes_per_s, len(rest)))
+        wishes = replace(wishes, nodes_per_s=share_of(wishes.nodes_per_s, self._spark, len(rest)))
         done: list[CopyResult] = []
 
         def note(result: CopyResult) -> None:
             done.append(result)
+            count.one_more()
             on_nodes(sum(part.nodes for part in done))
 
         async with self._told_while_open(source, target, prefix, closed):
@@ -161,13 +177,15 @@ class SparkBulk:
         between = self.between(left, right)
         found = await self.parts(between, prefix)
         parts = [part for part in found if part != NOTHING]
-        wishes = replace(wishes, nodes_per_s=self._share(wishes.nodes_per_s, len(parts)))
+        wishes = replace(wishes, nodes_per_s=share_of(wishes.nodes_per_s, self._spark, len(parts)))
         buckets = len(parts) if wishes.by_digest else 0
         same: list[CompareResult] = []
+        count = PartCount(self._on_parts)
+        count.expect(len(parts))
         if wishes.by_digest:
             kept_digests = self._kept("digests", asdict, _digests_of_json)
             digests = await self._each(
-                DigestPart(between, wishes), parts, lambda _: None, kept_digests
+                DigestPart(between, wishes), parts, count.one_more, kept_digests
             )
             doubtful = [is_doubtful(digest) for digest in digests]
             same = [
@@ -176,10 +194,12 @@ class SparkBulk:
                 if not doubt
             ]
             parts = [part for part, doubt in zip(parts, doubtful, strict=True) if doubt]
+            count.expect(len(parts))
         seen = sum(result.nodes_left for result in same)
 
         def note(result: CompareResult) -> None:
             nonlocal seen
+            count.one_more()
             seen += result.nodes_left
             on_nodes(seen)
 
@@ -214,11 +234,6 @@ class SparkBulk:
 
         return await between.within(work)
 
-    def _share(self, rate: float | None, parts: int) -> float | None:
-        """What each of the tasks that run at once may do of what all may do."""
-        at_once = min(self._spark.sparkContext.defaultParallelism, max(1, parts))
-        return None if rate is None else rate / at_once
-
     async def _each(
         self,
         task: Callable[[TreePart], Any],
@@ -234,6 +249,11 @@ class SparkBulk:
         self, step: str, as_json: Callable[[Any], Any], of_json: Callable[[Any], Any]
     ) -> Kept[Any] | None:
         return None if self._state is None else Kept(self._state, step, as_json, of_json)
+
+
+def _real(parts: Sequence[TreePart]) -> int:
+    """How many parts there is work for."""
+    return sum(part != NOTHING for part in parts)
 
 
 def _copied_of_json(fields: dict[str, int]) -> CopyResult:

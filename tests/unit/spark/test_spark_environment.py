@@ -1,12 +1,17 @@
 """What is wrong with the machine is said in one line before any job, and what to do."""
 
+import os
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 
+import pyspark_anabranch
 from anabranch.errors import ConfigError
 from pyspark_anabranch import environment
+from pyspark_anabranch.session import spark_session
 
 
 @pytest.fixture
@@ -88,3 +93,99 @@ def test_a_good_machine_says_so_in_one_line():
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("Spark 4.")
     assert done.stdout.count("\n") == 1
+
+
+@pytest.fixture
+def python_without(tmp_path):
+    """Run a Python that sees all that is installed here but one package."""
+
+    def run(package, *arguments):
+        site = tmp_path / package
+        site.mkdir(exist_ok=True)
+        for entry in Path(sysconfig.get_path("platlib")).iterdir():
+            hidden = entry.name.partition("-")[0].lower() == package or entry.suffix == ".pth"
+            if not hidden and not (site / entry.name).exists():
+                (site / entry.name).symlink_to(entry)
+        code = Path(pyspark_anabranch.__file__).parents[1]
+        return subprocess.run(
+            [sys.executable, "-S", *arguments],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": f"{code}:{site}"},
+        )  # fmt: skip
+
+    return run
+
+
+SESSION = """
+from anabranch.errors import ConfigError
+from pyspark_anabranch.session import spark_session
+try:
+    spark_session()
+except ConfigError as error:
+    print(error)
+"""
+SOURCE = """
+from anabranch.errors import ConfigError
+import pyspark_anabranch
+try:
+    pyspark_anabranch.DefaultSource
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.goal("spark.C26", part="packages", broken_by="spark_takes_any_package")
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pandas", "numpy"])
+def test_a_package_that_is_not_there_is_named_in_one_line_wherever_one_begins(
+    python_without, package
+):
+    wanted = f"{package} is not installed: pip install 'anabranch[spark]'\n"
+    told = python_without(package, "-m", "pyspark_anabranch")
+    assert (told.returncode, told.stdout, told.stderr) == (1, wanted, "")
+    for begin in (SESSION, SOURCE):
+        told = python_without(package, "-c", begin)
+        assert (told.stdout, told.stderr) == (wanted, "")
+    told = python_without(package, "-m", "anabranch", "spark", "check-history", "nowhere")
+    assert (told.returncode, told.stdout, told.stderr) == (2, "", f"error: {wanted}")
+
+
+def test_spark_finds_the_source_though_it_is_loaded_late(spark, topics):
+    loaded = "import sys, pyspark_anabranch; print('pyspark_anabranch.source' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = pyspark_anabranch.Other
+    topics.fill("found-late", [b"one", b"two"])
+    found = spark.read.format("anabranch").options(**topics.options(topic="found-late")).load()
+    assert sorted(row["value"] for row in found.collect()) == [b"one", b"two"]
+
+
+@pytest.mark.broken_by("spark_keeps_state_in_java")
+def test_the_state_of_a_stream_is_not_kept_in_the_heap_of_java(spark, topics, tmp_path):
+    topics.fill("counted", [b"a", b"b", b"a"])
+    rows = spark.readStream.format("anabranch").options(
+        **topics.options(topic="counted", start="earliest")
+    )
+    counts = rows.load().groupBy("value").count().writeStream.outputMode("complete")
+    counts = counts.format("memory").queryName("counted_values")
+    query = counts.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    found = {row["value"]: row["count"] for row in spark.table("counted_values").collect()}
+    assert found == {b"a": 2, b"b": 1}
+    (operator,) = query.recentProgress[0]["stateOperators"]
+    assert any(name.startswith("rocksdb") for name in operator["customMetrics"])
+    cores = spark.sparkContext.defaultParallelism
+    assert 2 * cores <= operator["numShufflePartitions"] <= 4 * cores
+
+
+def test_there_are_a_few_shuffle_partitions_for_each_core_unless_somebody_says_how_many(spark):
+    name, cores = "spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism
+    ours = spark.conf.get(name)
+    assert 2 * cores <= int(ours) <= 4 * cores
+    try:
+        assert spark_session(settings={name: "77"}).conf.get(name) == "77"
+        assert spark_session().conf.get(name) == ours
+    finally:
+        spark.conf.set(name, ours)

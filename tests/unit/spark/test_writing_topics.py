@@ -145,20 +145,25 @@ def test_nothing_is_seen_before_the_commit_and_everything_once_after_it(once, tm
     assert not list(tmp_path.rglob("*.arrow")), "what is out is not kept"
 
 
+STEPS = 11
+"""Of a commit of two tasks: deciding and writing that down, looking where the rows of each go, then
+for each reading and waiting for the answers; ending it, writing that down, forgetting the rows."""
+
+
 @pytest.mark.goal("spark.C17", part="once", broken_by="spark_numbers_rows_anew")
-@pytest.mark.parametrize("step", range(6))
+@pytest.mark.goal("spark.C17", part="once", broken_by="spark_decides_anew_what_is_out")
+@pytest.mark.parametrize("step", range(STEPS))
 def test_a_commit_killed_at_any_step_stores_each_row_once(once, tmp_path, monkeypatch, step):
     topic = create(once, f"killed-{step}")
 
     class Killed(BaseException):
         """The process ends here."""
 
-    def stage_all(attempt, batch_id, first):
+    def stage_all(attempt, batch_id, first, cut=4):
+        parts = range(first, first + cut), range(first + cut, first + 8)
         return [
-            sink(once, tmp_path, task, attempt, batch_id, topic=topic).write(
-                iter([batch(range(first + task * 4, first + task * 4 + 4))])
-            )
-            for task in range(2)
+            sink(once, tmp_path, task, attempt, batch_id, topic=topic).write(iter([batch(part)]))
+            for task, part in enumerate(parts)
         ]
 
     calls = [0]
@@ -172,20 +177,25 @@ def test_a_commit_killed_at_any_step_stores_each_row_once(once, tmp_path, monkey
 
         return call
 
-    steps = [(Stage, "decide"), (Stage, "finish"), (publishing._Sender, "finish"), (Stage, "read")]
-    sink(once, tmp_path, topic=topic).commit(stage_all(0, 0, 0), 0)
+    steps = [
+        *((Stage, name) for name in ("decide", "_keep", "read", "finish", "forget")),
+        (publishing._Sender, "finish"),
+    ]
+    whole = stage_all(0, 0, 0)
     first = stage_all(1, 1, 8)
     with monkeypatch.context() as patch:
         for owner, name in steps:
             patch.setattr(owner, name, dying(getattr(owner, name)))
-        try:
+        calls[0] = -STEPS
+        sink(once, tmp_path, topic=topic).commit(whole, 0)
+        assert calls[0] == 0, "a commit has these steps and no others"
+        with pytest.raises(Killed):
             sink(once, tmp_path, topic=topic).commit(first, 1)
-        except Killed:
-            sink(once, tmp_path, topic=topic).abort(first, 1)
-        else:
-            assert step >= 5, f"step {step} was not reached"
-    # The batch runs again, and its tasks have the rows the other way round.
-    again = list(reversed(stage_all(2, 1, 8)))
+    sink(once, tmp_path, topic=topic).abort(first, 1)
+    if step >= STEPS - 3:
+        assert len(stored(once, topic)) == 16, "killed when all is out, and nobody knows it yet"
+    # The batch runs again, and its rows are of other tasks, which come the other way round.
+    again = list(reversed(stage_all(2, 1, 8, cut=7)))
     sink(once, tmp_path, topic=topic).commit(again, 1)
     sink(once, tmp_path, topic=topic).commit(stage_all(3, 2, 16), 2)
     assert sorted(stored(once, topic)) == [b"%03d" % number for number in range(24)]

@@ -96,6 +96,26 @@ def test_the_digest_is_of_the_product_and_of_what_the_run_uses(tmp_path: Path) -
     assert changes("testing/load.py", "") == (False, True)
 
 
+def test_the_digest_of_a_drill_on_spark_is_of_the_data_source_as_well(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def digests() -> list[str]:
+        drills = ("anabranch.testing.plain_drill", "anabranch.testing.spark_drill")
+        return [code_digest(drill, root=tmp_path) for drill in drills]
+
+    write("anabranch/testing/plain_drill.py", "import pyspark_anabranches\n")
+    write("anabranch/testing/spark_drill.py", "from anabranch.testing import loads\n")
+    write("anabranch/testing/loads.py", "def f():\n    from pyspark_anabranch import planning\n")
+    write("pyspark_anabranch/jobs/copying.py", "1")
+    before = digests()
+    write("pyspark_anabranch/jobs/copying.py", "2")
+    after = digests()
+    assert [old != new for old, new in zip(before, after, strict=True)] == [False, True]
+
+
 PROGRAM = """
 import json, sys
 size, start = int(sys.argv[1]), sys.argv[2]

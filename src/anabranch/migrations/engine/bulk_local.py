@@ -1,5 +1,6 @@
 """Bulk work in this process: one stream per tree, in bounded memory."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,9 +10,10 @@ from anabranch.metadata.transfer.catching_up import CatchingUp
 from anabranch.metadata.transfer.comparing import compare
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.open_copies import Announcement, OpenCopy
+from anabranch.metadata.transfer.pace import Pace
 from anabranch.metadata.transfer.rights_last import HoldsRights
 from anabranch.metadata.transfer.sources import StoreSource
-from anabranch.metadata.transfer.survey import PROGRESS_NODES, no_progress, paced, survey
+from anabranch.metadata.transfer.survey import PROGRESS_NODES, survey
 from anabranch.migrations.engine.bulk import (
     PLAIN_COMPARISON,
     PLAIN_COPY,
@@ -25,7 +27,7 @@ from anabranch.migrations.engine.bulk import (
 )
 from anabranch.migrations.engine.bulk_places import opened, or_nothing, tree_of
 from anabranch.migrations.engine.bulk_settling import Settling
-from anabranch.runtime import Runtime
+from anabranch.runtime import Clock, Runtime
 
 
 class LocalBulk:
@@ -156,8 +158,9 @@ async def side_by_side(
     """Compare the same part of two open stores, which come in path order."""
     keepings = (keeping_of(places[0].url), keeping_of(places[1].url))
     settling = Settling(*stores, keepings, ephemerals=wishes.ephemerals)
-    ours = _Counted(trees[0], runtime, wishes, on_nodes)
-    theirs = _Counted(trees[1], runtime, wishes, no_news)
+    pace = _CommonPace(runtime.clock, wishes.nodes_per_s)
+    ours = _Counted(trees[0], pace, wishes, on_nodes)
+    theirs = _Counted(trees[1], pace, wishes, no_news)
     async for difference in compare(
         ours.records(), theirs.records(), keepings=keepings, ephemerals=wishes.ephemerals
     ):
@@ -166,27 +169,47 @@ async def side_by_side(
     return await settling.result(ours.nodes, theirs.nodes)
 
 
+class _CommonPace:
+    """How fast two trees are read that are read side by side: a node of both is waited for once."""
+
+    def __init__(self, clock: Clock, nodes_per_s: float | None) -> None:
+        self._clock = clock
+        self._pace = Pace(nodes_per_s)
+        self._farthest = 0
+
+    async def rest(self, read: int) -> None:
+        """So many nodes of one of the trees were read."""
+        if read <= self._farthest:
+            return
+        self._farthest = read
+        delay_s = self._pace.take(self._clock.monotonic_s(), 0)
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+
+
 class _Counted:
     """Records that are counted as they go by, not faster than wished."""
 
     def __init__(
         self,
         records: AsyncIterator[Record],
-        runtime: Runtime,
+        pace: _CommonPace,
         wishes: CompareWishes,
         on_nodes: OnNodes,
     ) -> None:
-        self._records = paced(
-            or_nothing(records), runtime.clock, wishes.nodes_per_s, None, no_progress
-        )
+        self._records = or_nothing(records)
+        self._pace = pace
         self._ephemerals = wishes.ephemerals
         self._on_nodes = on_nodes
+        self._read = 0
         self.nodes = 0
 
     async def records(self) -> AsyncIterator[Record]:
         async for record in self._records:
+            self._read += 1
             if record.session is None or self._ephemerals:
                 self.nodes += 1
                 if self.nodes % PROGRESS_NODES == 0:
                     self._on_nodes(self.nodes)
             yield record
+            await self._pace.rest(self._read)

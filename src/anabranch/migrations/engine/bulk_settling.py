@@ -1,7 +1,7 @@
 """Second looks at what two trees that may be written to seemed to differ in.
 
-A path is judged by two looks that show the same. One whose nodes come out the same is settled; one
-that shows something new every time is somebody's work in progress.
+A path is judged by two looks, a pause apart, that show the same. One whose nodes come out the same
+is settled; one that shows something new every time is somebody's work in progress.
 """
 
 import asyncio
@@ -72,8 +72,7 @@ class Settling:
         for look in range(LOOKS_MAX):
             if not self.doubtful:
                 return
-            if look:
-                await asyncio.sleep(LOOK_AGAIN_S * 2**look)
+            await self._pause(look)
             found = await asyncio.gather(*(self._look(before.path) for before in self.doubtful))
             moving: list[Difference] = []
             for before, now in zip(self.doubtful, found, strict=True):
@@ -87,6 +86,10 @@ class Settling:
         for difference in self.doubtful:
             self._report(difference.path, Mismatch.CHANGED, ())
         self.doubtful = []
+
+    async def _pause(self, look: int) -> None:
+        # Before the first, too: two looks at once are one, and a copy may be about to follow.
+        await asyncio.sleep(LOOK_AGAIN_S * 2**look)
 
     def _report(self, path: str, kind: Mismatch, fields: tuple[str, ...]) -> None:
         self._counts[kind] += 1

@@ -17,8 +17,9 @@ STORE_RETRY_S: Final = 0.5
 """Between two tries to reach the journal."""
 LOOKS_MAX: Final = 6
 """How often a path is looked at again before nothing can be said of it."""
-LOOK_AGAIN_S: Final = 0.02
-"""The first pause between two looks; each later one is twice as long."""
+LOOK_AGAIN_S: Final = 0.1
+"""The first pause between two looks; each later one is twice as long. What is written to two stores
+is in the second of them some milliseconds later, more where a disk is slow."""
 LOOKS_AT_ONCE_MAX: Final = 64
 MISMATCHES_SHOWN_MAX: Final = 1000
 """Paths that a comparison names; all are counted."""

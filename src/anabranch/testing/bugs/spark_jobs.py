@@ -28,16 +28,47 @@ def history_keys_are_believed(rows: Any, subscriptions: Any) -> Any:
     return original("history_keys_are_believed")(rows, subscriptions).where("false")
 
 
-@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_picked")
-def history_rows_come_by_line(rows: Any, doubtful: Any, groups: Any) -> Any:
+@planted("history_rows_come_by_line", target="pyspark_anabranch.jobs.history_check:_in_order")
+def history_rows_come_by_line(picked: Any) -> Any:
     """What is doubtful is judged in the order of its lines, not of its time."""
-    return original("history_rows_come_by_line")(rows, doubtful, groups).orderBy("file", "line")
+    return picked.orderBy("file", "line")
 
 
 @planted("spark_dry_run_is_wet", target="pyspark_anabranch.jobs.contract:run_job")
 def spark_dry_run_is_wet(job: Any, spark: Any, **wishes: Any) -> Any:
     """A dry run does everything."""
     return original("spark_dry_run_is_wet")(job, spark, **wishes | {"dry_run": False})
+
+
+@planted("jobs_take_what_is_done_for_all", target="pyspark_anabranch.jobs.contract:StepWatch.tell")
+def jobs_take_what_is_done_for_all(self: Any, done: int, total: int, unit: Any = None) -> None:
+    """Whoever asks is always told that the end is reached."""
+    original("jobs_take_what_is_done_for_all")(self, done, min(done, total), unit)
+
+
+@planted("jobs_know_no_rate", target="pyspark_anabranch.jobs.part_runs:share_of")
+def jobs_know_no_rate(rate: float | None, spark: Any, parts: int) -> float | None:
+    """Tasks go as fast as they can."""
+    return None
+
+
+@planted("jobs_allow_each_task_what_all_may", target="pyspark_anabranch.jobs.part_runs:share_of")
+def jobs_allow_each_task_what_all_may(rate: float | None, spark: Any, parts: int) -> float | None:
+    """That tasks run side by side does not count."""
+    return rate
+
+
+@planted(
+    "jobs_share_a_rate_with_tasks_that_wait", target="pyspark_anabranch.jobs.part_runs:share_of"
+)
+def jobs_share_a_rate_with_tasks_that_wait(
+    rate: float | None, spark: Any, parts: int
+) -> float | None:
+    """Tasks that wait for a core have their share, and leave it unused."""
+    from pyspark_anabranch.limits import PARTS_AT_ONCE_PER_CORE
+
+    share = original("jobs_share_a_rate_with_tasks_that_wait")(rate, spark, parts)
+    return None if share is None else share / PARTS_AT_ONCE_PER_CORE
 
 
 @planted("spark_cuts_off_the_last_part", target="pyspark_anabranch.jobs.spark_bulk:cut")
@@ -66,6 +97,16 @@ async def catching_up_copies_again(
 async def trees_are_judged_at_first_sight(self: Settling, path: str) -> Any:
     """What was different once stays different."""
     return next(known for known in self.doubtful if known.path == path)
+
+
+@planted(
+    "trees_are_looked_at_twice_at_once",
+    target="anabranch.migrations.engine.bulk_settling:Settling._pause",
+)
+async def trees_are_looked_at_twice_at_once(self: Settling, look: int) -> None:
+    """The second look comes at once."""
+    if look:
+        await original("trees_are_looked_at_twice_at_once")(self, look)
 
 
 @planted("trees_may_have_more", target="anabranch.migrations.engine.bulk_settling:Settling.add")

@@ -89,6 +89,13 @@ def spark_counts_batches_from_its_start(
     return sent
 
 
+@planted("spark_decides_anew_what_is_out", target="pyspark_anabranch.staging:Stage.finish")
+def spark_decides_anew_what_is_out(self: Stage, batch_id: int) -> None:
+    """What counted is forgotten before it is written down that it is out."""
+    self.forget(batch_id)
+    self._keep(f"{self._root}/published.json", {"batch_id": batch_id})
+
+
 @planted("spark_attempts_have_no_token", target="pyspark_anabranch.staging:Stage._path")
 def spark_attempts_have_no_token(self: Stage, staged: StagedRows) -> str:
     """Attempts are told apart by their number alone, which every run of a query begins at zero."""
@@ -108,6 +115,13 @@ def spark_trusts_the_worker_python(environment: Mapping[str, str]) -> str:
 def spark_takes_any_java(java: str) -> int | None:
     """Every Java is taken to be new."""
     return 17 if original("spark_takes_any_java")(java) else None
+
+
+@planted("spark_keeps_state_in_java", target="pyspark_anabranch.session:settings_of")
+def spark_keeps_state_in_java(master: str) -> dict[str, str]:
+    """The state of streams is where Spark has it by itself."""
+    chosen: dict[str, str] = original("spark_keeps_state_in_java")(master)
+    return {name: value for name, value in chosen.items() if "stateStore" not in name}
 
 
 @planted("spark_takes_any_package", target="pyspark_anabranch.environment:check_packages")

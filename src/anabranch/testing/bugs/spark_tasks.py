@@ -34,6 +34,12 @@ def spark_counts_an_entry_as_a_row(
     )
 
 
+@planted("spark_waits_for_bytes_alone", target="pyspark_anabranch.entry_feed:EntryFeed._is_full")
+def spark_waits_for_bytes_alone(self: Any) -> bool:
+    """That as many messages are here as may be sent ahead is no reason to go on with them."""
+    return False
+
+
 @planted("spark_lists_no_losses", target="pyspark_anabranch.planning:note_lost")
 def spark_lists_no_losses(folder: str, lost: Sequence[Range]) -> None:
     """Only the last of the lost ranges is listed."""
