@@ -191,7 +191,7 @@ def resume(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> Non
 
 @metadata.command()
 def abort(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
-    """Give up before the switch: everybody stays with the source."""
+    """Give up before the switch, or a rollback while it compares: all stay where they are."""
     _ask(server, "abort", why, "aborted", dry_run)
 
 

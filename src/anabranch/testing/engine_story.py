@@ -43,6 +43,7 @@ _ON_TARGET: Final = (
     "switched",
     "finalizing",
     "finalized",
+    "reverifying",
     "refreezing",
     "returning",
     "refencing",
@@ -241,6 +242,8 @@ class ModelSteps:
                 while True:
                     await self._copy(target, source, turn)
                     await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+            case "reverifying":
+                await self._copy(target, source, turn)
             case "refreezing":
                 await self._raise_fence(target, turn, None)
                 await self._copy(target, source, turn)
