@@ -80,6 +80,9 @@ class ToySteps:
     async def plan(self, parameters: Mapping[str, str]) -> Plan:
         return Plan(parameters, blockers=self.blockers)
 
+    async def led(self, _state: State) -> list[Report]:
+        return []
+
     async def run(self, phase: str, turn: Turn) -> None:
         if phase == "working":
             self.began.append(turn.checkpoint)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from anabranch.errors import ConflictError, InputError, NotFound
+from anabranch.metadata.announced import Report
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
@@ -25,6 +26,7 @@ from anabranch.metadata.transfer.keeping import keeping_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.engine.bulk import BulkEngine
 from anabranch.migrations.engine.reports import read_reports
+from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.steps import Blocker, Plan, Progress, Turn
 from anabranch.migrations.engine.table import Table
 from anabranch.migrations.freeze_copy.following import complete, shown_by, until_little_is_left
@@ -126,6 +128,10 @@ class FreezeCopy:
                 *flag_in_use(await self.foreign.flag()),
             ],
         )
+
+    async def led(self, state: State) -> list[Report]:
+        """See `Steps.led`."""
+        return await self.foreign.reports(state)
 
     async def _found_at(self, url: str) -> list[str]:
         """What a target has that is in the way; one that is made by the start has nothing."""
