@@ -1,5 +1,6 @@
 """Planted bugs of `anabranch.cli`, which is above this layer and therefore not imported."""
 
+import asyncio
 import importlib
 import json
 from typing import Any
@@ -71,3 +72,17 @@ def policies_are_not_offered() -> list[str]:
 def commands_keep_notes_to_themselves(error: BaseException) -> None:
     """Who meets a bug is not told what it left half done."""
     del error
+
+
+@planted("ctrl_c_aborts_the_operation", target="anabranch.cli.admin_places:administer")
+def ctrl_c_aborts_the_operation(web_url: str, access: str, work: Any) -> Any:
+    """Whoever ends a command that shows or starts an operation ends the operation."""
+
+    async def ending(admin: Any) -> Any:
+        try:
+            return await work(admin)
+        except asyncio.CancelledError:
+            await admin.metadata_migration.ask("abort")
+            raise
+
+    return original("ctrl_c_aborts_the_operation")(web_url, access, ending)
