@@ -27,7 +27,7 @@ def ends_of(phase: str) -> set[str]:
     if verb is Verb.FINALIZE:
         return {"finalized"}
     if verb is Verb.ROLLBACK:
-        return {"switched"}
+        return {"switched" if TABLE[phase].new_driver_fails_it else "rolled back"}
     return {"failed" if TABLE[phase].new_driver_fails_it else "switched"}
 
 

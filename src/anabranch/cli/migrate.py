@@ -19,9 +19,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 metadata = Noun(
-    "Replace the metadata store of a cluster while it works. Experimental, with known faults, and "
-    "off unless the setting metadata_migration_targets names a target: not for a cluster that is "
-    "needed. After finalize, restart the servers, best with the new metadata_url."
+    "Replace the metadata store of a cluster while it works. Experimental: nobody has used it in "
+    "earnest, so not for a cluster that is needed. Off unless the setting "
+    "metadata_migration_targets names a target. After finalize, restart the servers, best with the "
+    "new metadata_url."
 )
 app.add_typer(metadata, name="metadata")
 T = TypeVar("T")
@@ -212,7 +213,7 @@ def resume(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> Non
 
 @metadata.command()
 def abort(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
-    """Give up before the switch: everybody stays with the source."""
+    """Give up before the switch, or a rollback while it compares: all stay where they are."""
     _ask(server, "abort", why, "aborted", dry_run)
 
 

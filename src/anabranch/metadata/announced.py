@@ -21,7 +21,7 @@ RESERVED_PATH: Final = f"{OPERATIONS}/reserved"
 JOURNAL_MAGIC: Final = "anabranch-migration"
 REPORT_MAGIC: Final = "anabranch-participant"
 DOCUMENT_VERSION: Final = 1
-PARTICIPATION_LEVEL: Final = 2
+PARTICIPATION_LEVEL: Final = 3
 """What this build can do as a participant; rises when phases come to ask for more."""
 
 

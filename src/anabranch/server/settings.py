@@ -77,6 +77,12 @@ def _metadata_store(text: str) -> str | None:
     return None
 
 
+def _no_configuration_store(text: str) -> str | None:
+    if not text:
+        return None
+    return "is not supported: clusters, tenants and policies are kept in the metadata store"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(SecuritySettings, PolicySettings):
     """What an operator may choose about a server."""
@@ -103,6 +109,13 @@ class Settings(SecuritySettings, PolicySettings):
         "`oxia://HOST:PORT/NAMESPACE` is Oxia (extra `oxia`), "
         "`memory:` forgets everything at the stop.",
         check=_metadata_store,
+    )
+    configuration_metadata_url: str = setting(
+        "",
+        "A store of its own for clusters, tenants and policies (Pulsar: "
+        "configurationMetadataStoreUrl) is not supported: they are in the metadata store. "
+        "Only empty is allowed.",
+        check=_no_configuration_store,
     )
     metadata_credentials: str = setting(
         "",

@@ -19,10 +19,11 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.metadata import announced as announcements
-from anabranch.metadata.announced import Announced, journal_path, read_announced
+from anabranch.metadata.announced import Announced, Report, journal_path, read_announced
 from anabranch.metadata.paths import join
 from anabranch.metadata.store import ABSENT, Guard, MetadataStore, Node, Operation, Put, Stat
 from anabranch.migrations.engine.document import read_journal
+from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.steps import Plan, Progress, Turn
 from anabranch.migrations.engine.table import Table
 from anabranch.migrations.freeze_copy.phases import TABLE
@@ -43,6 +44,7 @@ _ON_TARGET: Final = (
     "switched",
     "finalizing",
     "finalized",
+    "reverifying",
     "refreezing",
     "returning",
     "refencing",
@@ -224,6 +226,11 @@ class ModelSteps:
         """See `Steps.plan`."""
         return Plan(parameters)
 
+    async def led(self, state: State) -> list[Report]:
+        """See `Steps.led`."""
+        del state
+        return []
+
     async def run(self, phase: str, turn: Turn) -> None:
         """See `Steps.run`."""
         source, target = self._stores.source, self._stores.target
@@ -241,6 +248,8 @@ class ModelSteps:
                 while True:
                     await self._copy(target, source, turn)
                     await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+            case "reverifying":
+                await self._copy(target, source, turn)
             case "refreezing":
                 await self._raise_fence(target, turn, None)
                 await self._copy(target, source, turn)

@@ -40,7 +40,7 @@ _CODE: Final[Mapping[str, tuple[str, ...]]] = {
     "spark_write_path": ("pyspark_anabranch", "anabranch/client", "anabranch/wire"),
 }
 """Folders of the product that a benchmark is about, by its name or the first word of it."""
-_KEPT: Final = frozenset({"metadata_replacement", "spark_kafka"})
+_KEPT: Final = frozenset({"spark_kafka"})
 """Benchmarks that no row is judged by, and whose figures are kept beside those of the others."""
 
 
@@ -85,6 +85,8 @@ BOUNDS: Final = (
     Bound("core.L12", "bookkeeper_append", "64 x 64 KiB", "java v3", least=0.8),
     *_broker_bounds("standalone"),
     *_broker_bounds("cluster"),
+    Bound("454.A13", "metadata_replacement", "freeze", "pulsar", most=0.05),
+    Bound("454.A13", "metadata_replacement", "lost", "pulsar", most=0.0),
     # Who stands beside is the rate that is wanted, 300,000 rows/s.
     Bound("spark.C18", "spark_write_path", "value", "wanted", least=1.0),
 )

@@ -85,12 +85,14 @@ BLOWS: Final = (
     ("halting", BROKER),
     ("verifying", BROKER),
     ("returning", DRIVER),
+    ("reverifying", DRIVER),
     ("preparing", TARGET),
     ("fencing", BROKER),
     ("leading", BROKER),
     ("rejoining", TARGET),
     ("reverting", DRIVER),
     ("failing", DRIVER),
+    ("reverifying", BROKER),
     ("aborting", BROKER),
     ("returning", BROKER),
     ("fencing", TARGET),
@@ -103,13 +105,14 @@ BLOWS: Final = (
     ("aborting", TARGET),
     ("reverting", TARGET),
     ("failing", BROKER),
+    ("reverifying", TARGET),
     (FINAL, BROKER),
     ("refencing", TARGET),
     (FINAL, TARGET),
 )
 """Where, and who; the first ones are the most different."""
 PHASES: Final = tuple(dict.fromkeys(phase for phase, _ in BLOWS))
-_BACK: Final = ("refreezing", "returning", "refencing", "reverting")
+_BACK: Final = ("reverifying", "refreezing", "returning", "refencing", "reverting")
 
 
 class Struck(Protocol):

@@ -186,14 +186,21 @@ class Cluster:
                 self.promises.drawn.add(stat.path)
             await asyncio.sleep(_REST_S)
 
-    async def until_written(self, wait_s: float = LONG_S) -> None:
+    async def until_written(self, wait_s: float = LONG_S, only: Sequence[str] = BROKERS) -> None:
         """Wait until every broker was told that something it begins now is written."""
-        wanted = {name: self._told(name) + 3 for name in BROKERS}
+        wanted = {name: self.told(name) + 3 for name in only}
         async with asyncio.timeout(wait_s):
-            while any(self._told(name) < told for name, told in wanted.items()):  # noqa: ASYNC110
+            while any(self.told(name) < told for name, told in wanted.items()):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S)
 
-    def _told(self, name: str) -> int:
+    async def driver(self) -> str:
+        """The name of the broker that drives."""
+        state = (await self.status()).state
+        assert state is not None
+        return next(name for name in self.members if state.driver.startswith(f"{name}-"))
+
+    def told(self, name: str) -> int:
+        """How many of its writes a broker was told of, but for sequential ones."""
         told = self.promises.acknowledged.items()
         return sum(value for path, value in told if path.startswith(f"/w/{name}/"))
 

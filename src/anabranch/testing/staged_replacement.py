@@ -38,7 +38,7 @@ BEFORE_SWITCH: Final = (
     "fencing",
     "switching",
 )
-ON_THE_WAY_BACK: Final = ("refreezing", "returning", "refencing", "reverting")
+ON_THE_WAY_BACK: Final = ("reverifying", "refreezing", "returning", "refencing", "reverting")
 _TURNS: Final = 50
 """Of the event loop, in which whatever need not wait for others is done."""
 Opener = Callable[[str], Awaitable[MetadataStore]]

@@ -19,7 +19,7 @@ from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.runtime.real import real_runtime
 
 FORTH = ("preparing", "freezing", "rejoining", "fencing", "switching")
-BACK = ("switched", "refreezing", "returning", "refencing", "reverting")
+BACK = ("switched", "reverifying", "refreezing", "returning", "refencing", "reverting")
 
 
 def announced(phase: str, attempt: str = "first", number: int = 1) -> Announced:

@@ -80,6 +80,9 @@ class ToySteps:
     async def plan(self, parameters: Mapping[str, str]) -> Plan:
         return Plan(parameters, blockers=self.blockers)
 
+    async def led(self, _state: State) -> list[Report]:
+        return []
+
     async def run(self, phase: str, turn: Turn) -> None:
         if phase == "working":
             self.began.append(turn.checkpoint)
@@ -287,7 +290,7 @@ async def test_a_pause_stops_the_step_and_the_next_driver_knows_where_it_was(
 async def test_a_blocked_start_names_everything_in_the_way(cluster: Cluster) -> None:
     cluster.steps.blockers = [Blocker("/a", "is too large")]
     await cluster.participant("old", ToyPart(), level=0)
-    with pytest.raises(Blocked, match=r"/a: is too large; old: takes part with level 0 of 2"):
+    with pytest.raises(Blocked, match=r"/a: is too large; old: takes part with level 0 of 3"):
         await cluster.operation.start({}, "alice")
     assert await cluster.journal.read() is None
 

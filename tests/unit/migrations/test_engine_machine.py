@@ -48,7 +48,7 @@ def test_a_rollback_is_refused_once_there_is_no_way_back() -> None:
     )
     plain, _ = machine.advance(TABLE, state_in("switched"), Noted(4, 7, "x", "y"), at_ms=5)
     assert machine.advance(TABLE, plain, Asked("alice", Verb.ROLLBACK), at_ms=7)[0].phase == (
-        "refreezing"
+        "reverifying"
     )
     with pytest.raises(Fenced):
         machine.advance(TABLE, state_in("switched"), Noted(3, 7, "x", "y"), at_ms=5)

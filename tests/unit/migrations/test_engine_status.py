@@ -24,7 +24,7 @@ SHOWN = Shown("one", 5, "freezing", Progress(3, 6, 100, 2), waits_for=("birch",)
 
 
 def status(state: State | None = None) -> Status:
-    state = state or State(HERE, driver="ash", trail=TRAIL, error="earlier")
+    state = state or State(HERE, driver="ash", trail=TRAIL, error="earlier", held_ms=250)
     return Status("metadata", TABLE, state, [READY, LATE, BROKEN], SHOWN)
 
 

@@ -56,7 +56,7 @@ def test_every_arrow_of_the_table_is_a_step_that_pulsars_processes_understand() 
                    for arrow in TABLE.transitions() if arrow.old in FLAGS)  # fmt: skip
     assert {name for name in TABLE.phases if name not in FLAGS} == {
         *("preparing", "copying", "tailing", "verifying"),
-        *("refreezing", "returning", "refencing", "reverting", "rolled back"),
+        *("reverifying", "refreezing", "returning", "refencing", "reverting", "rolled back"),
     }
 
 

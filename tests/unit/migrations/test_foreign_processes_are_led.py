@@ -14,7 +14,7 @@ from anabranch.migrations.freeze_copy.foreign_flag import FLAG_PATH, Flag, write
 from anabranch.runtime.tasks import Tasks
 from anabranch.testing.foreign_process import BOOKIES, BROKERS
 from anabranch.testing.mixed_stage import TARGET, mixed
-from anabranch.testing.staged_replacement import SOURCE_URL, failed, let_others_run, until
+from anabranch.testing.staged_replacement import LONG_S, SOURCE_URL, failed, let_others_run, until
 
 
 @pytest.mark.goal("454.A36", part="model", broken_by="pulsars_flag_is_copied")
@@ -41,6 +41,42 @@ async def test_bookies_are_led_to_the_target_and_nothing_of_the_flag_goes_along(
         assert not [path for path in there if path.startswith("/pulsar/")]
         await target.close()
         assert await all_.flag() == Flag(Outward.COMPLETED, TARGET)
+
+
+@pytest.mark.goal("454.A4", part="led", broken_by="led_are_not_shown")
+async def test_those_who_are_led_are_shown_with_their_role_and_phase() -> None:
+    async with mixed("ash") as all_:
+        slow = await all_.other(f"{BOOKIES}/slow:1")
+        slow.may_prepare.clear()
+        quick = await all_.other(f"{BOOKIES}/quick:1")
+
+        async def shown() -> dict[str, tuple[str, str, bool]]:
+            status = await all_.stage.operation.status()
+            assert all(each.id in "".join(status.lines()) for each in status.reports)
+            return {
+                each["id"]: (each["role"], each["phase"], each["there"])
+                for each in status.as_json()["participants"]
+                if not each["id"].startswith("ash-")
+            }
+
+        await all_.start()
+        await until(lambda: len(quick.said) > 1)
+        async with asyncio.timeout(LONG_S):
+            while not (await shown()).get("quick:1", ("", "", False))[2]:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert await shown() == {
+            "quick:1": ("bookie", "PREPARATION", True),
+            "slow:1": ("bookie", "", False),
+        }
+        all_.stage.hold("freezing")
+        slow.may_prepare.set()
+        await all_.stage.until_held()
+        stopped = ("bookie", "COPYING", True)
+        assert await shown() == {"quick:1": stopped, "slow:1": stopped}
+        all_.stage.go_on()
+        await all_.stage.until("switched")
+        turned = ("bookie", "COMPLETED", True)
+        assert await shown() == {"quick:1": turned, "slow:1": turned}
 
 
 @pytest.mark.broken_by("foreign_are_not_waited_for")

@@ -93,7 +93,7 @@ async def test_who_runs_an_older_version_blocks_the_start_and_is_named() -> None
         source = await stage.open_store(SOURCE_URL)
         old = Report("old", "broker", "10.0.0.7", "0.1", level=0)
         await source.put(f"{participants_path('metadata')}/old", write_report(old), ephemeral=True)
-        with pytest.raises(Blocked, match=r"old: takes part with level 0 of 2 \(broker on 10.0.0"):
+        with pytest.raises(Blocked, match=r"old: takes part with level 0 of 3 \(broker on 10.0.0"):
             await stage.start()
         assert await stage.anybody.replaceable.journal.read() is None
         await source.close()

@@ -54,6 +54,7 @@ POSTURES: Final[Mapping[str, Posture]] = {
     "switched": _THERE,
     "finalizing": Posture(on=TARGET),
     LEFT_FOR_GOOD: Posture(on=TARGET),
+    "reverifying": _THERE,
     "refreezing": replace(_FROZEN, on=TARGET),
     "returning": replace(_REJOINED, on=TARGET),
     "refencing": replace(_REJOINED, on=TARGET),
@@ -66,7 +67,7 @@ POSTURES: Final[Mapping[str, Posture]] = {
 }
 _THERE_AND_BACK: Final = "rolled back"
 TURNS_BACK: Final = frozenset(
-    {"switched", "refreezing", "aborting", "aborted", "failing", "failed"}
+    {"switched", "reverifying", "refreezing", "aborting", "aborted", "failing", "failed"}
 )
 """Phases that a process can come to from the one in which it turned, if nobody wrote to the store
 that it turned to, and others were on the one that it left."""

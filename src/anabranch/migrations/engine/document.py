@@ -42,6 +42,8 @@ def write_journal(written: Written) -> bytes:
         "error": state.error,
         "one_way": state.one_way,
         "entered_ms": state.entered_ms,
+        "held_ms": state.held_ms,
+        "held_from_ms": state.held_from_ms,
         "trail": [asdict(line) for line in state.trail],
         "trail_dropped": state.trail_dropped,
         "write": written.write,
@@ -77,6 +79,8 @@ def read_journal(value: bytes, table: Table) -> Written:
             error=document["error"],
             one_way=document.get("one_way", ""),
             entered_ms=document["entered_ms"],
+            held_ms=document.get("held_ms", 0),
+            held_from_ms=document.get("held_from_ms", document["entered_ms"]),
             trail=tuple(_line(line) for line in document["trail"]),
             trail_dropped=document["trail_dropped"],
         )

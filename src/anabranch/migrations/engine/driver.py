@@ -6,6 +6,7 @@ but by `advance`; here steps are run, barriers waited for, and what came of it i
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, ConflictError, Fenced, FormatError
@@ -54,6 +55,9 @@ class Driver:
         """With which this process drove last."""
         self._steps = steps
         self._journal = journal
+        self._clock = clock
+        self._since_s = 0.0
+        """When the present phase began, or this process to drive in it."""
         self._tasks = tasks
         self._me = me
         self._locks = Locks(journal.store, clock, tasks, prefix=OPERATIONS)
@@ -85,6 +89,7 @@ class Driver:
         lock = await self._locks.acquire_when_free(driver_path(self._steps.kind), self._me.encode())
         writing = self._tasks.spawn("show progress", self.board.write_on())
         try:
+            self._since_s = self._clock.monotonic_s()
             state, _ = await self._journal.change(TookOver(self._me), lock.guard)
             self.epoch = state.announced.epoch
             _log.info("drives", operation=self._steps.kind, epoch=self.epoch, phase=state.phase)
@@ -132,6 +137,8 @@ class Driver:
         if now is None or now.announced.epoch != state.announced.epoch:
             raise Fenced(f"{self._me} does not drive any more")
         if (now.announced.serial, now.paused) != (state.announced.serial, state.paused):
+            if now.announced.serial != state.announced.serial:
+                self._since_s = self._clock.monotonic_s()
             return now
         signs: list[asyncio.Future[Any]] = [changed, lock.expired]
         if work is not None:
@@ -143,12 +150,16 @@ class Driver:
         came = work.result()
         if came is None:
             raise Fenced(f"{self._me} does not drive any more")
+        # From when a phase is announced until the next one is: what one lacks the other has.
+        over_s = self._clock.monotonic_s()
+        came = replace(came, took_ms=round((over_s - self._since_s) * 1000))
         try:
             now, _ = await self._journal.change(came, lock.guard)
         except Refused:
             # A pause was first, or the phase rests: nothing more is expected of the work.
             await asyncio.wait([changed], timeout=BARRIER_LOOK_S)
             return None
+        self._since_s = over_s
         return now
 
     async def _work(self, lock: Lock, state: State) -> Came:

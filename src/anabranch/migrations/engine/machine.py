@@ -102,9 +102,10 @@ def _take_over(table: Table, state: State, phase: Phase, event: TookOver, at_ms:
     state = replace(state, announced=announced, driver=event.who)
     if phase.new_driver_fails_it:
         why = f"its driver was replaced by {event.who} while writes waited"
+        state = _held(phase, state, at_ms)
         return _go(table, state, phase.failure, at_ms, event.who, "take over", why, error=why)
     effects = () if state.paused else (Effect.RUN,)
-    return _noted(state, at_ms, event.who, "take over"), effects
+    return _noted(_held(phase, state, at_ms), at_ms, event.who, "take over"), effects
 
 
 def _check_epoch(state: State, event: DriversOwn) -> None:
@@ -147,11 +148,13 @@ def _drive(
                 raise Refused(f"attempt {state.announced.attempt} is paused")
             if not phase.done:
                 raise Refused(f"{phase.name} ends by a verb alone")
+            state = _held(phase, state, at_ms, event.took_ms)
             return _go(table, state, phase.done, at_ms, who, "done")
         case StepFailed():
             if not phase.failure:
                 raise Refused(f"{phase.name} cannot fail, only be tried again")
             why = event.why[:ERROR_CHARS_MAX]
+            state = _held(phase, state, at_ms, event.took_ms)
             return _go(table, state, phase.failure, at_ms, who, "failure", why, error=why)
 
 
@@ -178,7 +181,7 @@ def _ask(table: Table, state: State, phase: Phase, event: Asked, at_ms: int) -> 
         raise Refused(f"attempt {state.announced.attempt} is {phase.name}: {_instead(phase)}")
     if verb is Verb.ROLLBACK and state.one_way:
         raise Refused(f"attempt {state.announced.attempt} has no way back: {state.one_way}")
-    state = replace(state, asked=verb.value, error="")
+    state = replace(_held(phase, state, at_ms), asked=verb.value, error="")
     return _go(table, state, new, at_ms, who, verb.value, event.why)
 
 
@@ -211,9 +214,23 @@ def _go(
         asked="" if rests or error else state.asked,
         error=error or state.error,
         entered_ms=at_ms,
+        held_from_ms=at_ms,
     )
     then = Effect.LET_GO if phase.ends else Effect.RUN
     return _noted(state, at_ms, who, what, why), (Effect.STOP, then)
+
+
+def _held(phase: Phase, state: State, at_ms: int, took_ms: int | None = None) -> State:
+    """Count how long writes have waited in a phase that ends, or whose driver does.
+
+    Who drove from its begin to its end has measured it. Else two wall clocks have to do; one that
+    was set back counts for nothing.
+    """
+    if not phase.holds_writes:
+        return state
+    by_wall_ms = max(0, at_ms - state.held_from_ms)
+    more_ms = by_wall_ms if took_ms is None else took_ms
+    return replace(state, held_ms=state.held_ms + more_ms, held_from_ms=at_ms)
 
 
 def _noted(state: State, at_ms: int, who: str, what: str, why: str = "") -> State:

@@ -145,4 +145,6 @@ class Operation:
         if self._journal.ended:
             return Status(kind, table, state, (), None)
         reports = await read_reports(store, kind)
+        if state is not None:
+            reports += await self._steps.led(state)
         return Status(kind, table, state, reports, await read_progress(store, kind))

@@ -45,6 +45,10 @@ class State:
     """Why a rollback is refused in this attempt; empty if it is not."""
     entered_ms: int = 0
     """When the phase began, by the clock of whoever wrote it: for people, never compared."""
+    held_ms: int = 0
+    """How long writes have waited in this attempt, in the phases that are over."""
+    held_from_ms: int = 0
+    """From when it is not counted yet, by a wall clock: for a phase that no driver has measured."""
     trail: tuple[Line, ...] = ()
     trail_dropped: int = 0
 
@@ -78,6 +82,8 @@ class StepDone:
 
     epoch: int
     serial: int
+    took_ms: int | None = None
+    """How long the phase lasted, by the driver's own clock, which does not jump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ class StepFailed:
     epoch: int
     serial: int
     why: str
+    took_ms: int | None = None
+    """As of `StepDone`."""
 
 
 @dataclass(frozen=True, slots=True)

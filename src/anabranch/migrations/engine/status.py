@@ -47,19 +47,8 @@ class Status:
 
     @property
     def held_ms(self) -> int:
-        """How long writes waited in this attempt, by the clocks of those who drove."""
-        state = self.state
-        if state is None:
-            return 0
-        total_ms, since_ms = 0, None
-        for line in state.trail:
-            holds = self.table[line.phase].holds_writes
-            if holds and since_ms is None:
-                since_ms = line.at_ms
-            elif not holds and since_ms is not None:
-                total_ms += line.at_ms - since_ms
-                since_ms = None
-        return total_ms
+        """How long writes waited in this attempt, in the phases that are over."""
+        return 0 if self.state is None else self.state.held_ms
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""

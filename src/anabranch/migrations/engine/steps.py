@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from anabranch.metadata.announced import Announced, Report
 from anabranch.metadata.store import Guard
+from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.table import Table
 
 Checkpoint = Mapping[str, Any]
@@ -117,6 +118,10 @@ class Steps(Protocol):
             Unreachable: if nobody answers there.
             ConflictError: if what is there now forbids it: a target that is not empty.
         """
+        ...
+
+    async def led(self, state: State) -> list[Report]:
+        """What is known of those who take part and do not report themselves, for the status."""
         ...
 
     async def run(self, phase: str, turn: Turn) -> None:

@@ -7,12 +7,15 @@ The flag is written on conditions, and only by the process that drives.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Final
 
 from anabranch.errors import BadVersion, ConflictError
 from anabranch.metadata.announced import Report
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import ABSENT, Expected, MetadataStore
+from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.steps import Progress, Turn
 from anabranch.migrations.engine.table import Outward
 from anabranch.migrations.freeze_copy.foreign_flag import (
@@ -37,6 +40,10 @@ LED: Final = "led"
 """Under this name a checkpoint has who is led; so it is known whose flag it is."""
 _RISKY: Final = "risky"
 """And under this, whether there are others than bookies among them."""
+_REGISTERED: Final = "registered"
+"""And under this, the registrations of those who are led, in the same order."""
+NOT_OURS: Final = "not ours"
+"""Instead of a version, which they do not tell."""
 
 
 def accepts_risk(parameters: Mapping[str, str]) -> bool:
@@ -77,6 +84,27 @@ class ForeignProcesses:
         if node is None:
             return Flag(), ABSENT
         return read_flag(node.value), node.stat.version
+
+    async def reports(self, state: State) -> list[Report]:
+        """Those who are led, as others report themselves; their phase is in Pulsar's words.
+
+        They say by their registration that they have stopped writing, and after that nothing.
+        """
+        names = state.checkpoint.get(LED, ())
+        if not names:
+            return []
+        announced, said = state.announced, (await self.flag()).phase
+        waited_for = await self.waited_for()
+        registered = state.checkpoint.get(_REGISTERED, ())
+        found = []
+        for words, node in zip_longest(names, registered[: len(names)], fillvalue=""):
+            role, _, name = words.partition(" ")
+            report = Report(name, role, name.rpartition(":")[0] or name, NOT_OURS, level=0)
+            if node not in waited_for:
+                attempt, serial = announced.attempt, announced.serial
+                report = replace(report, attempt=attempt, serial=serial, phase=said.value)
+            found.append(report)
+        return found
 
     async def waited_for(self) -> list[str]:
         """Registrations of those who have not acknowledged that they stopped writing."""
@@ -124,7 +152,8 @@ class ForeignProcesses:
             one_way=True,
         )
         risky = any(each.role != BOOKIE for each in found)
-        await turn.keep({**turn.checkpoint, LED: names, _RISKY: risky})
+        registered = [each.registered for each in found]
+        await turn.keep({**turn.checkpoint, LED: names, _RISKY: risky, _REGISTERED: registered})
 
     async def _wait(self, turn: Turn, names: Mapping[str, Foreign]) -> None:
         deadline_s = self._clock.monotonic_s() + self.wait_s

@@ -2,7 +2,8 @@
 
 Until `leading` is announced, nobody writes to the target but the driver, so every phase before it
 can be aborted. From then on there is no failure that leads back: processes that are not ours may
-have turned to the target. The way back is a rollback, which is the same path in reverse.
+have turned to the target. The way back is a rollback, which is the same path in reverse: what takes
+long is done before writes wait, and until they do it can be given up.
 """
 
 from typing import Final
@@ -52,7 +53,7 @@ TABLE: Final = Table(
     ),
     Phase(
         name="verifying",
-        words="digests of all ranges of both stores are compared",
+        words="both stores are compared node by node, while they are being written",
         outward=_COPYING,
         done="halting",
         failure="failing",
@@ -129,7 +130,7 @@ TABLE: Final = Table(
         name="switched",
         words="the target is in use; as long as there is a way back, it is copied to the source",
         outward=_COMPLETED,
-        rollback="refreezing",
+        rollback="reverifying",
         finalize="finalizing",
     ),
     Phase(
@@ -144,6 +145,16 @@ TABLE: Final = Table(
         outward=_COMPLETED,
         ends=True,
         first_do="restart the servers with metadata_url=<the store that is in use now>",
+    ),
+    Phase(
+        name="reverifying",
+        words="the way back is compared node by node, and followed until little is left",
+        outward=_COMPLETED,
+        done="refreezing",
+        failure="switched",
+        abort="switched",
+        pausable=True,
+        deadline_s=COPY_S_MAX,
     ),
     Phase(
         name="refreezing",

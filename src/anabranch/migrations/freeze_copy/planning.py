@@ -17,6 +17,13 @@ from anabranch.migrations.freeze_copy.limits import BLOCKERS_SHOWN_MAX, PACED_RE
 
 LOCAL: Final = "local"
 """The engine that is no other: the driver itself."""
+_CONFIGURATION: Final = ("/admin/clusters", "/admin/policies")
+_TOPICS: Final = "/managed-ledgers/"
+_ELSEWHERE: Final = (
+    "has no clusters, tenants and policies, and yet there are topics: they are in a configuration "
+    "store of its own (Pulsar: configurationMetadataStoreUrl), which is not supported. Copy that "
+    "into this store first, while nobody changes it"
+)
 _RIGHTS: Final = "has access rights, which the target cannot hold: say drop_acls to leave them out"
 
 
@@ -90,6 +97,9 @@ class Survey:
     ephemerals: int = 0
     versions_changed: int = 0
     rights_dropped: int = 0
+    configuration: int = 0
+    """Of clusters, tenants and policies, which Pulsar can keep in another store."""
+    has_topics: bool = False
     blockers: list[Blocker] = field(default_factory=list)
     blockers_left_out: int = 0
 
@@ -101,6 +111,8 @@ class Survey:
             self.ephemerals += 1
             return
         self.nodes += 1
+        self.configuration += record.path.startswith(_CONFIGURATION)
+        self.has_topics = self.has_topics or record.path.startswith(_TOPICS)
         self.size_bytes += len(record.value)
         self.versions_changed += not self.keeping.keeps_version(record)
         if (why := self.keeping.why_not(record)) is not None:
@@ -118,10 +130,12 @@ class Survey:
 
     def all_blockers(self) -> list[Blocker]:
         """The first of them, and how many more there are."""
-        if not self.blockers_left_out:
-            return self.blockers
-        more = Blocker("others", f"{self.blockers_left_out} more are in the way")
-        return [*self.blockers, more]
+        found = list(self.blockers)
+        if self.blockers_left_out:
+            found.append(Blocker("others", f"{self.blockers_left_out} more are in the way"))
+        if self.has_topics and not self.configuration:
+            found.append(Blocker("/admin", _ELSEWHERE))
+        return found
 
     def figures(self, read_s: float, nodes_per_s: float | None) -> dict[str, int | float | str]:
         """What was counted; the seconds are a guess by how long it took to count."""
@@ -131,6 +145,7 @@ class Survey:
         return {
             "nodes": self.nodes,
             "bytes": self.size_bytes,
+            "configuration": self.configuration,
             "ephemerals": self.ephemerals,
             "expected_s": round(expected_s, 1),
         }
@@ -138,6 +153,8 @@ class Survey:
     def notes(self) -> list[str]:
         """What will be different afterwards."""
         notes = []
+        if self.configuration:
+            notes.append("clusters, tenants and policies are in this store, and go along")
         if not self.keeping.times:
             notes.append("times of nodes become those of the copy")
         if self.versions_changed:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from anabranch.errors import ConflictError, InputError, NotFound
+from anabranch.metadata.announced import Report
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import (
@@ -25,8 +26,10 @@ from anabranch.metadata.transfer.keeping import keeping_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.engine.bulk import BulkEngine
 from anabranch.migrations.engine.reports import read_reports
+from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.steps import Blocker, Plan, Progress, Turn
 from anabranch.migrations.engine.table import Table
+from anabranch.migrations.freeze_copy.following import complete, shown_by, until_little_is_left
 from anabranch.migrations.freeze_copy.foreign_processes import (
     ForeignProcesses,
     accepts_risk,
@@ -35,12 +38,7 @@ from anabranch.migrations.freeze_copy.foreign_processes import (
     some_write_on,
 )
 from anabranch.migrations.freeze_copy.late_writes import LateWatch
-from anabranch.migrations.freeze_copy.limits import (
-    LAG_MAX,
-    TAIL_IDLE_S,
-    TAIL_LOOK_S,
-    TAIL_ROUNDS_MIN,
-)
+from anabranch.migrations.freeze_copy.limits import TAIL_IDLE_S, TAIL_LOOK_S
 from anabranch.migrations.freeze_copy.outsiders import Outsiders, flag_in_use
 from anabranch.migrations.freeze_copy.phases import TABLE
 from anabranch.migrations.freeze_copy.planning import (
@@ -131,6 +129,10 @@ class FreezeCopy:
             ],
         )
 
+    async def led(self, state: State) -> list[Report]:
+        """See `Steps.led`."""
+        return await self.foreign.reports(state)
+
     async def _found_at(self, url: str) -> list[str]:
         """What a target has that is in the way; one that is made by the start has nothing."""
         try:
@@ -175,7 +177,7 @@ class FreezeCopy:
             source, target = await self._ends(turn)
             self._forth = Tail(self._runtime, source, target, self._wishes(turn), self._check)
         if not self._forth.complete:
-            await self._forth.copy(_shown_by(turn))
+            await self._forth.copy(shown_by(turn))
         return self._forth
 
     async def _tail_back(self, turn: Turn) -> Tail:
@@ -184,7 +186,7 @@ class FreezeCopy:
             since = await in_use_since(target.store)
             self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check, since)
         if not self._back.complete:
-            await self._back.copy(_shown_by(turn))
+            await self._back.copy(shown_by(turn))
         return self._back
 
     def _wishes(self, turn: Turn) -> Wishes:
@@ -209,14 +211,7 @@ class FreezeCopy:
         await self._tail_forth(turn)
 
     async def _follow(self, turn: Turn) -> None:
-        tail = await self._tail_forth(turn)
-        rounds, lag = 0, LAG_MAX + 1
-        while lag > LAG_MAX or rounds < TAIL_ROUNDS_MIN:
-            turn.check()
-            lag = await tail.catch_up(hurries=False)
-            rounds += 1
-            turn.progress(Progress(lag=lag))
-            await asyncio.sleep(TAIL_LOOK_S)
+        await until_little_is_left(await self._tail_forth(turn), turn)
 
     async def _verify(self, turn: Turn) -> None:
         tail = await self._tail_forth(turn)
@@ -232,7 +227,7 @@ class FreezeCopy:
 
     async def _take_last_changes(self, turn: Turn) -> None:
         turn.check()
-        await _complete(await self._tail_forth(turn), some_write=some_write_on(turn))
+        await complete(await self._tail_forth(turn), some_write=some_write_on(turn))
 
     async def _fence_source(self, turn: Turn) -> None:
         turn.check()
@@ -240,7 +235,7 @@ class FreezeCopy:
         await raise_fence(source.store, f"{turn.announced.attempt} forth")
         await self.foreign.check_halted(turn)
         tail = await self._tail_forth(turn)
-        await _complete(tail, some_write=some_write_on(turn))
+        await complete(tail, some_write=some_write_on(turn))
         if are_led(turn):
             await self.late.begin(turn, tail.copied_until, await target.store.revision())
         turn.check()
@@ -275,27 +270,40 @@ class FreezeCopy:
             turn.progress(Progress(lag=lag))
             await asyncio.sleep(TAIL_LOOK_S if lag else TAIL_IDLE_S)
 
-    async def _proven_back(self, turn: Turn, *, hurries: bool = False) -> Tail:
+    async def _proven_back(self, turn: Turn) -> Tail:
         """The way back, on which everything was compared once."""
         tail = await self._tail_back(turn)
         if not tail.compared:
             turn.check()
             try:
-                await tail.verify(hurries=hurries)
+                await tail.verify()
             except ConflictError:
                 self._back = None  # copied anew when it is tried again
                 raise
         return tail
 
+    async def _verify_back(self, turn: Turn) -> None:
+        """Do all that grows with the tree, or with what was written since the switch."""
+        self._forth = None
+        while True:
+            tail = await self._proven_back(turn)
+            turn.check()
+            await tail.look_again()
+            await until_little_is_left(tail, turn)
+            if tail.compared:
+                return
+
     async def _take_last_changes_back(self, turn: Turn) -> None:
         turn.check()
-        tail = await self._proven_back(turn, hurries=True)
+        tail = self._back
+        if tail is None or not tail.compared:
+            raise ConflictError("the way back has to be compared anew before writes may wait")
         await self._wait_for_present(turn)
         await self._complete_back(tail)
 
     async def _complete_back(self, tail: Tail) -> None:
         try:
-            await _complete(tail)
+            await complete(tail)
         except ConflictError:
             self._back = None  # copied anew when it is tried again
             raise
@@ -365,23 +373,9 @@ _STEPS: Final[Mapping[str, Callable[[FreezeCopy, Turn], Awaitable[None]]]] = {
     "leading": FreezeCopy._lead_foreign,
     "switched": FreezeCopy._follow_back,
     "finalizing": FreezeCopy._finalize,
+    "reverifying": FreezeCopy._verify_back,
     "refreezing": FreezeCopy._take_last_changes_back,
     "refencing": FreezeCopy._fence_target,
     "aborting": FreezeCopy._give_up,
     "failing": FreezeCopy._give_up,
 }
-
-
-def _shown_by(turn: Turn) -> Callable[[int, int], None]:
-    total = turn.figures.get("nodes")
-    return lambda nodes, size_bytes: turn.progress(Progress(nodes, total, size_bytes))
-
-
-async def _complete(tail: Tail, *, some_write: bool = False) -> None:
-    """Copy the last changes and prove it.
-
-    Nobody writes to the store that is copied; with `some_write`, others may, see `late_writes`.
-    """
-    while await tail.catch_up() and not some_write:
-        pass
-    await tail.verify_touched(some_write=some_write)

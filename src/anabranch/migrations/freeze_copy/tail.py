@@ -274,8 +274,8 @@ class Tail:
 
     # --- whether it is the same -----------------------------------------------------------------
 
-    async def verify(self, *, hurries: bool = False) -> None:
-        """Compare everything, while the source is being written; as fast as can be if it hurries.
+    async def verify(self) -> None:
+        """Compare everything, while the source is being written.
 
         Raises:
             ConflictError: naming a node that is not what it should be, and did not change.
@@ -287,22 +287,22 @@ class Tail:
             self._reading.append(self._target.store.watch("/"))
         self._there_at = await self._target.store.revision()
         doubtful: dict[str, None] = {}
-        async for path in self._doubtful(None if hurries else self._wishes.nodes_per_s):
+        async for path in self._doubtful():
             doubtful[path] = None
         if doubtful:
             # Most of them were only being written, or are counted in another way.
-            await self.catch_up(hurries=hurries)
-            for path in await self._differ(doubtful, turns if hurries else self._slow_turns):
-                await self._settle(path, hurries=hurries)
+            await self.catch_up(hurries=False)
+            for path in await self._differ(doubtful, self._slow_turns):
+                await self._settle(path)
         self.compared = not self._is_blind
 
-    async def _doubtful(self, nodes_per_s: float | None) -> AsyncIterator[str]:
+    async def _doubtful(self) -> AsyncIterator[str]:
         """Paths that may differ; each is looked at again by whoever asks.
 
         An engine reads both stores by handles of its own, and writes nothing. If it fails, or finds
         more than it can name, everything is laid side by side here.
         """
-        engine = self._wishes.compared_by
+        engine, nodes_per_s = self._wishes.compared_by, self._wishes.nodes_per_s
         if engine is not None:
             wishes = CompareWishes(nodes_per_s=nodes_per_s)
             places = StorePlace(self._source.url), StorePlace(self._target.url)
@@ -325,10 +325,10 @@ class Tail:
         async for path in self._differences(lambda nodes, size_bytes: None, Pace(nodes_per_s)):
             yield path
 
-    async def _settle(self, path: str, *, hurries: bool) -> None:
+    async def _settle(self, path: str) -> None:
         assert self._touched is not None
         for _ in range(DIFFERENCE_LOOKS_MAX):
-            await self.catch_up(hurries=hurries)
+            await self.catch_up(hurries=False)
             if (why := await self._converging.difference(path)) is None:
                 return
             if path not in self._touched:

@@ -91,3 +91,12 @@ async def foreign_turn_after_ours_write(self: ForeignProcesses, turn: Turn) -> N
     plain: Any = original("foreign_turn_after_ours_write")
     if turn.announced.phase != "leading":
         await plain(self, turn)
+
+
+@planted(
+    "led_are_not_shown",
+    target="anabranch.migrations.freeze_copy.foreign_processes:ForeignProcesses.reports",
+)
+async def led_are_not_shown(*_: object) -> list[object]:
+    """A status names those alone who report themselves."""
+    return []

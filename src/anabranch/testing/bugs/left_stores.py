@@ -9,11 +9,13 @@ from anabranch.managed_ledger.owned_node import OwnedNode
 from anabranch.metadata.announced import Announced
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.succession import OpenStore
-from anabranch.migrations.engine.steps import Plan
+from anabranch.migrations.engine.steps import Blocker, Plan
 from anabranch.migrations.freeze_copy.outsiders import Outsiders
+from anabranch.migrations.freeze_copy.planning import Survey
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 from anabranch.migrations.freeze_copy.tail import Tail
 from anabranch.server.replaceable_metadata import ReplaceableMetadata
+from anabranch.server.setting import Setting
 from anabranch.testing.planted import original, planted
 
 
@@ -111,3 +113,30 @@ async def plan_makes_the_target(self: FreezeCopy, url: str) -> list[str]:
 )
 async def last_changes_are_not_brought_back(self: FreezeCopy, tail: Tail) -> None:
     """A rollback goes on with the source as the copying back has left it some time ago."""
+
+
+@planted("tenants_stay_behind", target="anabranch.migrations.freeze_copy.tail:stays_behind")
+def tenants_stay_behind(path: str) -> bool:
+    """What Pulsar can keep in a configuration store is left to whoever replaces that."""
+    found: bool = original("tenants_stay_behind")(path)
+    return found or path.startswith("/admin/policies/")
+
+
+@planted(
+    "missing_policies_are_overlooked",
+    target="anabranch.migrations.freeze_copy.planning:Survey.all_blockers",
+)
+def missing_policies_are_overlooked(self: Survey) -> list[Blocker]:
+    """A store of topics alone is replaced as if it were whole."""
+    return self.blockers
+
+
+@planted(
+    "configuration_store_is_ignored",
+    target="anabranch.server.setting:Setting.accept",
+)
+def configuration_store_is_ignored(self: Setting, value: object) -> object:
+    """A configuration store is taken from the settings, and never looked into."""
+    if self.name == "configuration_metadata_url":
+        return value
+    return original("configuration_store_is_ignored")(self, value)

@@ -170,3 +170,18 @@ async def starts_look_at_no_other_operation(self: Any) -> list[Any]:
 @planted("starts_look_once", target="anabranch.migrations.engine.operation:Operation._give_way")
 async def starts_look_once(self: Any, state: State) -> None:
     """What began after the plan was made is not seen."""
+
+
+@planted("holds_are_of_the_wall", target="anabranch.migrations.engine.machine:_held")
+def holds_are_of_the_wall(phase: Any, state: State, at_ms: int, took_ms: int | None = None) -> Any:
+    """How long writes waited is read from the time of day alone."""
+    del took_ms
+    return original("holds_are_of_the_wall")(phase, state, at_ms)
+
+
+@planted("taken_over_holds_do_not_count", target="anabranch.migrations.engine.machine:_held")
+def taken_over_holds_do_not_count(
+    phase: Any, state: State, at_ms: int, took_ms: int | None = None
+) -> Any:
+    """What no driver has measured is forgotten."""
+    return original("taken_over_holds_do_not_count")(phase, state, at_ms, took_ms or 0)

@@ -15,7 +15,7 @@ from anabranch.migrations.engine.machine import Effect
 from anabranch.migrations.engine.operation import Operation
 from anabranch.migrations.engine.participant import Participant
 from anabranch.migrations.engine.state import Line, State, StepDone, StepFailed
-from anabranch.migrations.engine.steps import Plan
+from anabranch.migrations.engine.steps import Plan, Turn
 from anabranch.migrations.engine.table import Table
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 from anabranch.migrations.freeze_copy.tail import Tail
@@ -204,3 +204,15 @@ async def aborts_open_the_gate_late(self: Any, announced: Announced) -> None:
     if announced.phase == "aborting":
         await asyncio.sleep(2.0)
     await original("aborts_open_the_gate_late")(self, announced)
+
+
+@planted(
+    "way_back_is_compared_while_writes_wait",
+    target="anabranch.migrations.freeze_copy.steps:FreezeCopy._wait_for_present",
+)
+async def way_back_is_compared_while_writes_wait(self: FreezeCopy, turn: Turn) -> None:
+    """A rollback looks through everything once more, whoever waits."""
+    tail = await self._tail_back(turn)
+    await tail.verify()
+    plain: Any = original("way_back_is_compared_while_writes_wait")
+    await plain(self, turn)
