@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.client import Client
-from anabranch.client.producer import Producer
+from anabranch.client import Client, Producer
 from anabranch.ledgers.bookkeeper.inspection import LedgersOnBookies, Unreadable
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
@@ -30,9 +29,10 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 TOPIC = "persistent://public/default/t"
 PAUSE_S = 0.005
 SPAN_S = 5.0
-BUSY_S = 0.05
-"""A 99th percentile up to this one says nothing on a machine that does much else."""
-RISE_MAX = 3.0
+RISE_MAX, BUSY_S = 3.0, 0.05
+"""Of the 99th percentile while writes wait; up to so much it says nothing on a busy machine."""
+LOST_RISE_MAX, LOST_BUSY_S = 10.0, 0.25
+"""The same when a bookie is lost, and in the moment after the switch."""
 LOST_S_MAX = 5.0
 """The longest wait for a receipt when a bookie is lost: another one takes its place."""
 
@@ -139,7 +139,7 @@ async def test_publishing_goes_on_without_a_bookie_while_writes_wait(
     print({name: f"{took_s * 1000:.1f} ms" for name, took_s in figures.items()})
     print(f"the longest wait around the kill was {max(hurt.took_s):.3f} s")
     assert found == list(range(sending.count)), "each once, in order, none refused"
-    bound_s = max(RISE_MAX * steady.p99_s(), BUSY_S)
-    assert frozen.p99_s() <= bound_s, figures
-    assert after.p99_s() <= bound_s, figures
-    assert max(hurt.took_s) <= LOST_S_MAX
+    assert frozen.p99_s() <= max(RISE_MAX * steady.p99_s(), BUSY_S), figures
+    lost_s = max(LOST_RISE_MAX * steady.p99_s(), LOST_BUSY_S)
+    assert max(hurt.p99_s(), after.p99_s()) <= lost_s, figures
+    assert max(*hurt.took_s, *after.took_s) <= LOST_S_MAX
