@@ -50,7 +50,7 @@ def test_nobody_is_killed_and_no_request_is_sent_again() -> None:
 
 @pytest.mark.goal("rel.X1", part="processes")
 def test_everybody_is_restarted_in_turn_and_nothing_is_lost() -> None:
-    verdict = verdict_of("anabranch.testing.replace_metadata_story", "--rounds", "1", "--restarts")
+    verdict = verdict_of("anabranch.testing.replace_metadata_story", "--rounds", "0", "--restarts")
     everybody = 3 + 3 + 2
     under_way = sum(
         verdict.get(f"restarted_{phase}", 0)
