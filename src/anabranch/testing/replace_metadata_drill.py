@@ -265,7 +265,7 @@ def summary(found: Sequence[tuple[Struck, Verdict]], kills: int, seed: int) -> d
         "blows_too_late": sum(drill.strikes.late for drill, _ in found),
         **hits,
         "ends": ends,
-        "violations": [each for drill, _ in found for each in drill.stage.violations()],
+        "noticed": [each for drill, _ in found for each in drill.stage.noticed()],
     }
 
 
@@ -309,7 +309,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     document = summary(found, asked.kills, seed)
     print(json.dumps(document))
-    return exit_code([verdict for _, verdict in found], document["violations"])
+    return exit_code([verdict for _, verdict in found], document["noticed"])
 
 
 if __name__ == "__main__":

@@ -161,10 +161,10 @@ class ReplaceMetadataStory:
         print(f"{wanted}, writes waited {self.held_ms[way][-1]} ms", file=sys.stderr, flush=True)
 
 
-def violations_of(story: ReplaceMetadataStory) -> list[str]:
+def noticed_in(story: ReplaceMetadataStory) -> list[str]:
     """What clients were not to see."""
     lost = [f"{path} is not what it was" for path in story.lost[:_SHOWN]]
-    return [*story.stage.violations(), *lost]
+    return [*story.stage.noticed(), *lost]
 
 
 def document_of(story: ReplaceMetadataStory, verdict: Verdict) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def document_of(story: ReplaceMetadataStory, verdict: Verdict) -> dict[str, Any]
         **figures_of_loads([story.stage.load]),
         **held,
         **story.restarted,
-        "violations": violations_of(story),
+        "noticed": noticed_in(story),
     }
 
 
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     document = document_of(story, verdict)
     print(json.dumps({**document, "rounds": 0 if asked.led else asked.rounds, "seed": seed}))
-    return exit_code([verdict], document["violations"])
+    return exit_code([verdict], document["noticed"])
 
 
 def _servers(

@@ -109,7 +109,7 @@ class ReplacementStage:
             self.faults.append((self._fault_s, time.monotonic()))
             self._fault_s = None
 
-    def violations(self) -> list[str]:
+    def noticed(self) -> list[str]:
         """What clients were not to see: a stock client would not have tried again by itself."""
         again = [each for each in self.load.retried if not each.falls_in(self.faults)]
         found = [*self.load.wrong, *(f"sent again with nobody hurt: {each}" for each in again)]
