@@ -31,6 +31,16 @@ SERVED = "served"
 KINDS = ("zookeeper", "oxia", SERVED)
 PAIRS = [pair for pair in product(KINDS, repeat=2) if set(pair) != {SERVED}]
 PAUSE_S = 0.02
+ONE_MB = 1 << 20
+WIDER = {"zookeeper": "?jute.maxbuffer=4194304"}
+"""As the server is started: with its path the value is more than it takes by default."""
+DEEP = 60
+"""Levels of a path."""
+LONG = 200
+"""Characters of a name."""
+MANY = 100_000
+"""Children of one node."""
+AT_ONCE = 500
 OFTEN = 7
 """So many versions are kept by all of them."""
 
@@ -187,3 +197,62 @@ async def check_kept(store: MetadataStore, stale: Version) -> None:
     assert found == ["/indexed/a"]
     with pytest.raises(BadVersion):
         await store.put("/stale", b"no", stale)
+
+
+@pytest.mark.goal("454.A43", part="real servers")
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=["-to-".join(pair) for pair in PAIRS])
+async def test_unusual_nodes_arrive_byte_for_byte(
+    source: str, target: str, ensemble_url: str, tmp_path: Path
+) -> None:
+    runtime = real_runtime()
+    shelf = Shelf(runtime)
+    unusual = {
+        "/empty": b"",
+        "/large": bytes(range(256)) * (ONE_MB // 256),
+        "/every/byte": bytes(range(256)),
+        "/spaces and/ \u2003": b"1",
+        "/accents/e\u0301": b"two characters",
+        "/accents/\u00e9": b"one character",
+        "/writing/\u65e5\u672c\u8a9e": b"2",
+        "/writing/\uffdc\ud7a3": b"3",
+        "/signs/%2F+*?#&=:;@!~": b"4",
+        "/".join(["", *(f"deep-{level}" for level in range(DEEP))]): b"5",
+        f"/long/{'n' * LONG}": b"6",
+    }
+    if "zookeeper" not in (source, target):
+        unusual["/writing/\U0001f986"] = b"above what ZooKeeper takes"
+    many = MANY if {source, target} == {"zookeeper", "oxia"} else 0
+    async with AsyncExitStack() as held:
+        urls = [
+            await place(kind, name, ensemble_url, tmp_path, held) + WIDER.get(kind, "")
+            for kind, name in ((source, "source"), (target, "target"))
+        ]
+        held.push_async_callback(shelf.close)
+        member = await Member.open(runtime, "ash", urls[0], shelf.open, failed, hold_s=LONG_S)
+        held.push_async_callback(member.close)
+        for path, value in unusual.items():
+            await member.store.put(path, value)
+        async for each in filled(member.store, many):
+            unusual |= each
+        await member.start(urls[1])
+        await member.until("switched", wait_s=2 * LONG_S)
+        await until(lambda: member.store.route.name == "target" and not member.store.gate.closed)
+        left, used = [await open_store(url, runtime) for url in urls]
+        held.push_async_callback(left.close)
+        held.push_async_callback(used.close)
+        assert sorted(await used.children("/many")) == [f"n-{n:06d}" for n in range(many)]
+        for store in (left, used):
+            found = {
+                record.path: record.value
+                async for record in store.export("/")
+                if record.value or record.path in unusual
+            }
+            assert {path: found.get(path) for path in unusual} == unusual
+
+
+async def filled(store: MetadataStore, count: int) -> AsyncIterator[dict[str, bytes]]:
+    """Make so many children of one node, some at a time; tells what was made."""
+    for first in range(0, count, AT_ONCE):
+        some = {f"/many/n-{n:06d}": b"%d" % n for n in range(first, min(first + AT_ONCE, count))}
+        await asyncio.gather(*(store.put(path, value) for path, value in some.items()))
+        yield some

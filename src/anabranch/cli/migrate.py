@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -24,9 +25,15 @@ metadata = Noun(
     "new metadata_url."
 )
 app.add_typer(metadata, name="metadata")
+T = TypeVar("T")
 _ENDS: Final = ("finalized", "rolled back", "aborted", "failed")
 _LOCAL: Final = "local"
 _CLEAR: Final = "\x1b[H\x1b[J"
+_GOES_ON: Final = "the operation goes on: `anabranch migrate metadata status` says how it is"
+_UNKNOWN: Final = (
+    "whether the server had it is not known, and what it had goes on: "
+    "`anabranch migrate metadata status` says how it is"
+)
 _Target = Annotated[
     str, typer.Argument(help="URL of the store that replaces the present one; see the settings.")
 ]
@@ -53,6 +60,20 @@ _ForeignRisk = Annotated[
     ),
 ]
 _Why = Annotated[str, typer.Option("--why", help="A sentence for the audit trail.")]
+
+
+async def _or_interrupted(work: Awaitable[T], words: str) -> T:
+    """Have Ctrl-C end the command alone, and say what becomes of the operation."""
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        error.add_note(words)
+        raise
+
+
+def _request(server: Server, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:
+    """Have a server change something."""
+    return server.ask(lambda admin: _or_interrupted(ask(admin), _UNKNOWN))
 
 
 @app.callback()
@@ -118,7 +139,7 @@ def start(
     if dry_run:
         _plan(server, parameters)
         return
-    found = server.ask(lambda admin: admin.metadata_migration.start(parameters))
+    found = _request(server, lambda admin: admin.metadata_migration.start(parameters))
     server.done(f"started attempt {found['attempt']}", **found)
 
 
@@ -153,7 +174,7 @@ def watch(
                 return found
             await asyncio.sleep(interval_s)
 
-    found = server.ask(work)
+    found = server.ask(lambda admin: _or_interrupted(work(admin), _GOES_ON))
     if server.as_json:
         print_json({name: value for name, value in found.items() if name != "lines"})
 
@@ -174,7 +195,7 @@ def _ask(server: Server, verb: str, why: str, done: str, dry_run: bool) -> None:
             raise typer.Exit(EXIT_REFUSED)
         server.done(f"would be {done}", dry_run=True)
         return
-    found = server.ask(lambda admin: admin.metadata_migration.ask(verb, why))
+    found = _request(server, lambda admin: admin.metadata_migration.ask(verb, why))
     server.done(f"attempt {found['attempt']} is {found['phase']}: {done}", **found)
 
 

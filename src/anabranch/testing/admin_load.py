@@ -5,7 +5,9 @@ deleted. A request that came to nothing, or whose end is not known, is sent agai
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +27,28 @@ _MAY_PASS: Final = (409, 500, 503)
 """Answers of a broker that has lost a topic, or a store for a moment."""
 _WRONG_MAX: Final = 20
 Request = Callable[[AdminClient], Awaitable[None]]
+CAUSES: Final = ("unreachable", "unknown", *(f"http_{status}" for status in _MAY_PASS))
+"""Why requests are sent again. A stock admin client does so if it could not connect, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A request that came to nothing, or whose end is not known, and was sent again."""
+
+    what: str
+    cause: str
+    """One of `CAUSES`."""
+    why: str
+    began_s: float
+    ended_s: float
+    """By the monotonic clock, which processes share."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+    def falls_in(self, spans: Iterable[tuple[float, float]]) -> bool:
+        """Whether any of it was within one of some spans of time."""
+        return any(self.ended_s >= since and self.began_s <= until for since, until in spans)
 
 
 @dataclass(slots=True)
@@ -34,12 +58,15 @@ class AdminLoad:
     web_urls: Sequence[str]
     acknowledged: int = 0
     """Writes."""
-    retried: list[str] = field(default_factory=list)
-    """What was sent again, and why."""
+    retried: list[Resend] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """Answers that should not have come, and acknowledged writes that are not there."""
     longest_s: float = 0.0
-    """That anybody waited for one answer."""
+    """That anybody waited for one answer that was good."""
+    longest: str = ""
+    """What was asked for then."""
+    longest_whole_s: float = 0.0
+    """From when something was asked for first until it was done, however often it was sent."""
     _retention: dict[str, int] = field(default_factory=dict)
     """What was decided last for each namespace."""
     _subscriptions: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -61,6 +88,11 @@ class AdminLoad:
         self._over.set()
         tasks, self._tasks = self._tasks, []
         await asyncio.gather(*tasks)
+
+    def causes(self) -> Mapping[str, int]:
+        """How many requests were sent again, by cause."""
+        found = Counter(resend.cause for resend in self.retried)
+        return {cause: found[cause] for cause in CAUSES}
 
     async def _write(self, number: int, name: str) -> None:
         clients = [AdminClient(url) for url in self.web_urls]
@@ -96,10 +128,9 @@ class AdminLoad:
 
     async def _do(self, clients: list[AdminClient], what: str, request: Request) -> None:
         """Ask until it is done; a repeated request may find it done already."""
-        loop = asyncio.get_running_loop()
-        tries = 0
+        first_s, tries = time.monotonic(), 0
         while True:
-            began_s = loop.time()
+            began_s = time.monotonic()
             try:
                 await request(clients[tries % len(clients)])
             except (OutcomeUnknown, Unreachable, AdminRefused) as error:
@@ -110,13 +141,21 @@ class AdminLoad:
                 if isinstance(error, AdminRefused) and error.status not in _MAY_PASS:
                     self.wrong.append(f"{what}: {error}")
                     return
-                self.retried.append(f"{what}: {error}")
+                self.retried.append(
+                    Resend(what, _cause(error), str(error), began_s, time.monotonic())
+                )
                 tries += 1
                 await asyncio.sleep(_AGAIN_S)
             else:
-                self.acknowledged += 1
-                self.longest_s = max(self.longest_s, loop.time() - began_s)
+                self._done(what, began_s, first_s)
                 return
+
+    def _done(self, what: str, began_s: float, first_s: float) -> None:
+        now_s = time.monotonic()
+        self.acknowledged += 1
+        self.longest_whole_s = max(self.longest_whole_s, now_s - first_s)
+        if now_s - began_s > self.longest_s:
+            self.longest_s, self.longest = now_s - began_s, what
 
     async def check(self, web_url: str) -> list[str]:
         """Look for all that was acknowledged; returns what is wrong, the first of it."""
@@ -141,6 +180,12 @@ class AdminLoad:
                 if sorted(names) != expected:
                     wrong.append(f"{topic} has {names}, not {expected}")
         return wrong[:_WRONG_MAX]
+
+
+def _cause(error: AnabranchError) -> str:
+    if isinstance(error, AdminRefused):
+        return f"http_{error.status}"
+    return "unknown" if isinstance(error, OutcomeUnknown) else "unreachable"
 
 
 def _says_done(error: AnabranchError) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from anabranch.testing import replace_metadata_drill
+from anabranch.testing import replace_led_metadata, replace_metadata_drill
 from anabranch.testing.broker_drills import BROKER_DRILLS
 from anabranch.testing.drill import Drill
 from anabranch.testing.proofs import ROOT
@@ -106,6 +106,16 @@ DRILLS: Final = (
         parts_option="--phases",
     ),
     Drill(
+        "replace-metadata-led",
+        "kill -9 of driver, broker, target and bookies that are led while the store is replaced",
+        replace_metadata_drill.__name__,
+        ("--led", "--kills", "{size}"),
+        full=len(replace_led_metadata.BLOWS),
+        small=1,
+        parts=replace_led_metadata.PHASES,
+        parts_option="--phases",
+    ),
+    Drill(
         "replace-metadata-story",
         "the metadata store is replaced under load, back, and for good; the old one is stopped",
         "anabranch.testing.replace_metadata_story",
@@ -114,7 +124,15 @@ DRILLS: Final = (
         small=1,
     ),
     Drill(
-        "replace-metadata-led",
+        "replace-metadata-restarts",
+        "the same while every broker, bookie and store is restarted in turn, there and at rest",
+        "anabranch.testing.replace_metadata_story",
+        ("--restarts", "--rounds", "{size}"),
+        full=1,
+        small=1,
+    ),
+    Drill(
+        "replace-metadata-led-story",
         "the same forward only, with three bookies that are led by Pulsar's flag",
         "anabranch.testing.replace_metadata_story",
         ("--led", "--rounds", "{size}"),

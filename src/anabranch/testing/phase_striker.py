@@ -13,9 +13,9 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
 
 from anabranch.metadata.announced import OPERATIONS, journal_path
 from anabranch.metadata.factory import open_store
@@ -26,8 +26,7 @@ from anabranch.migrations.freeze_copy.phases import TABLE
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 from anabranch.runtime.real import real_runtime
 
-DRIVER, BROKER, TARGET = "driver", "broker", "target"
-VICTIMS: Final = (DRIVER, BROKER, TARGET)
+DRIVER, BROKER, TARGET, BOOKIE = "driver", "broker", "target", "bookie"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,8 @@ class Order:
     """Process ids, by what the names of drivers end with: their host and web port."""
     target: int
     """The process id of the target."""
+    bookie: int = 0
+    """The process id of a bookie that is led; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Blow:
     """Who was struck; 0 if the attempt came to a rest without the phase."""
     phase: str
     """What the journal said right after it."""
+    at_s: float = 0.0
+    """When, by the monotonic clock, which processes share."""
 
     def fell_in(self, phase: str) -> bool:
         """Whether the victim was dead while the phase was still in force."""
@@ -64,6 +67,8 @@ def pid_of(order: Order, driver: str) -> int:
     """Whom an order means while somebody drives."""
     if order.victim == TARGET:
         return order.target
+    if order.victim == BOOKIE:
+        return order.bookie
     drives = [pid for name, pid in order.brokers.items() if name in driver]
     others = [pid for name, pid in order.brokers.items() if name not in driver]
     return (drives if order.victim == DRIVER else others)[0]
@@ -96,10 +101,11 @@ async def strike(order: Order) -> Blow:
         if not is_meant(order, state):
             return Blow(0, state.phase)
         pid = pid_of(order, state.driver)
+        at_s = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         after = await _read(store)
         assert after is not None, "a journal stays"
-        return Blow(pid, after.phase)
+        return Blow(pid, after.phase, at_s)
     finally:
         await store.close()
 

@@ -1,4 +1,4 @@
-"""A relay of TCP connections that cuts them at random, for tests of what clients make of it.
+"""A relay of TCP connections that cuts them at random, or is slow, for tests of its clients.
 
 It runs on the loop of the test. Bytes that are on their way when a connection is cut are lost, so a
 peer may have got half a request, or none, or all of it without being able to answer. While it
@@ -13,6 +13,8 @@ from random import Random
 from typing import Final
 
 _CHUNK_BYTES: Final = 65_536
+_SLOW_S: Final = 0.05
+"""What a slow relay takes in, it passes on in so long."""
 _CUT_EVERY_S_MAX: Final = 0.8
 _AWAY_S_MAX: Final = 0.6
 
@@ -23,6 +25,8 @@ class Relay:
     def __init__(self, port: int) -> None:
         self.cuts = 0
         """Connections that were cut."""
+        self.bytes_per_s = 0.0
+        """How fast it is, for each connection and way; 0: as fast as can be."""
         self._target = port
         self._server: asyncio.Server | None = None
         self._open: dict[int, tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
@@ -115,6 +119,9 @@ class Relay:
             self._pumps.add(pump)
             pump.add_done_callback(self._pumps.discard)
 
+    def _chunk_bytes(self) -> int:
+        return max(1, int(self.bytes_per_s * _SLOW_S)) if self.bytes_per_s else _CHUNK_BYTES
+
     async def _pump(
         self,
         number: int,
@@ -123,7 +130,9 @@ class Relay:
         passes: asyncio.Event,
     ) -> None:
         with contextlib.suppress(OSError):
-            while data := await source.read(_CHUNK_BYTES):
+            while data := await source.read(self._chunk_bytes()):
+                if self.bytes_per_s:
+                    await asyncio.sleep(len(data) / self.bytes_per_s)
                 await passes.wait()
                 sink.write(data)
                 await sink.drain()

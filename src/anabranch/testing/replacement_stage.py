@@ -6,7 +6,9 @@ all the time, and somebody asks for the operation. A request whose answer was lo
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -14,9 +16,10 @@ from typing import Any, Final
 from anabranch.client.admin import AdminClient
 from anabranch.client.admin.refusals import AdminConflict
 from anabranch.errors import AnabranchError
-from anabranch.testing.admin_load import AdminLoad
+from anabranch.testing.admin_load import CAUSES, AdminLoad
 from anabranch.testing.publish_gaps import PublishGaps
 from anabranch.testing.servers import Member
+from anabranch.testing.servers.bookkeeper import point
 from anabranch.testing.servers.failures import ServerFailed
 from anabranch.testing.servers.replaceable_cluster import ReplaceableCluster
 from anabranch.verify.check import check_folder
@@ -43,6 +46,9 @@ class ReplacementStage:
     def __init__(self, cluster: ReplaceableCluster, folder: Path, *, seed: int) -> None:
         self.cluster = cluster
         self.load = AdminLoad(cluster.web_urls)
+        self.faults: list[tuple[float, float]] = []
+        """When somebody was hurt or away, by the monotonic clock."""
+        self._fault_s: float | None = None
         run = Random(f"run/{seed}").randbytes(8).hex()
         settings = WorkloadSettings(
             url=cluster.brokers.service_url,
@@ -92,16 +98,37 @@ class ReplacementStage:
         """From here on they may not."""
         self.workload.note(Event(WINDOW_CLOSED, words))
 
+    def fault(self, since_s: float | None = None) -> None:
+        """From here on, or since a moment, a request may come to nothing."""
+        if self._fault_s is None:
+            self._fault_s = time.monotonic() if since_s is None else since_s
+
+    def fault_over(self) -> None:
+        """From here on none may."""
+        if self._fault_s is not None:
+            self.faults.append((self._fault_s, time.monotonic()))
+            self._fault_s = None
+
+    def noticed(self) -> list[str]:
+        """What clients were not to see: a stock client would not have tried again by itself."""
+        again = [each for each in self.load.retried if not each.falls_in(self.faults)]
+        found = [*self.load.wrong, *(f"sent again with nobody hurt: {each}" for each in again)]
+        if unsure := self.workload.progress.unknown:
+            found.append(f"{unsure} sends did not end well")
+        return found
+
     # --- the operator -------------------------------------------------------------------------
 
-    async def start(self) -> int:
+    async def start(self, **more: float) -> int:
         """Begin an attempt, and return its number; what is in the way for a moment is waited for.
+
+        `more` are parameters of it.
 
         Raises:
             ServerFailed: if it is refused for too long.
         """
         before = (await self.status()).get("number", 0)
-        parameters = {"target": self.cluster.target.url}
+        parameters = {"target": self.cluster.target.url, **more}
         last = ""
         for _ in range(int(PHASE_S_MAX)):
             try:
@@ -185,15 +212,33 @@ class ReplacementStage:
         for member in self.cluster.brokers.members:
             if member is not restarted:
                 await self._log_of(member, "store_left_for_good")
-        self.cluster.source.members[0].stop()
+        await asyncio.to_thread(self.cluster.source.members[0].stop)
         await self.progress("without the old store")
+
+    async def restart(self, member: Member, *, before: Callable[[], None] | None = None) -> None:
+        """End a server cleanly, and start it again; `before` is done in between.
+
+        Clients go on meanwhile, so this loop may not stand still. It starts the server itself,
+        since the kernel ends servers with the thread that started them.
+        """
+        self.fault()
+        await asyncio.to_thread(member.stop)
+        if before is not None:
+            before()
+        member.launch()
+        await asyncio.to_thread(member.wait_ready)
+        await self.progress(f"after a restart of {member.name}")
+        self.fault_over()
 
     async def restart_brokers(self) -> None:
         """One after the other, with the configuration from before."""
         for member in self.cluster.brokers.members:
-            member.stop()
-            member.start()
-        await self.progress("after the restart")
+            await self.restart(member)
+
+    async def move_bookies(self) -> None:
+        """Restart bookies that were led with the address of the new store, one after the other."""
+        for member in self.cluster.bookies.members:
+            await self.restart(member, before=partial(point, member, self.cluster.target.url))
 
     async def _log_of(self, member: Member, words: str) -> None:
         for _ in range(int(PHASE_S_MAX)):
@@ -218,13 +263,19 @@ class ReplacementStage:
         raise ServerFailed(f"nothing was acknowledged for {PHASE_S_MAX:g} s, {when}")
 
 
-def figures_of_load(load: AdminLoad) -> dict[str, Any]:
-    """What became of the admin requests, as a verdict has it."""
+def figures_of_loads(loads: Sequence[AdminLoad]) -> dict[str, Any]:
+    """What became of admin requests, as a verdict has it."""
+    causes = [load.causes() for load in loads]
+    wrong = [each for load in loads for each in load.wrong]
     return {
-        "metadata_writes": load.acknowledged,
-        "metadata_writes_sent_again": len(load.retried),
-        "metadata_writes_wrong": len(load.wrong),
-        "wrong": load.wrong,
+        "metadata_writes": sum(load.acknowledged for load in loads),
+        "metadata_write_longest_s": round(max(load.longest_s for load in loads), 3),
+        "metadata_write_longest_whole_s": round(max(load.longest_whole_s for load in loads), 3),
+        "metadata_write_longest": max(loads, key=lambda load: load.longest_s).longest,
+        "metadata_writes_sent_again": sum(len(load.retried) for load in loads),
+        **{f"sent_again_{cause}": sum(each[cause] for each in causes) for cause in CAUSES},
+        "metadata_writes_wrong": len(wrong),
+        "wrong": wrong,
     }
 
 

@@ -5,10 +5,12 @@ import json
 import math
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from anabranch.admin import WebInterface
+from anabranch.metadata.store import MetadataStore
 from anabranch.migrations.engine.operation import Operation
 from anabranch.runtime import Runtime
 from anabranch.runtime.real import real_runtime
@@ -33,8 +35,10 @@ class Server:
     authentication = None
     authorization = None
 
-    def __init__(self, member: Member, runtime: Runtime) -> None:
+    def __init__(self, member: Member, runtime: Runtime, opened: list[str]) -> None:
         self.member = member
+        self.opened = opened
+        """URLs of stores that this server tried to open, since it runs."""
         settings = Settings(metadata_migration_targets=" ".join(ALLOWED))
         self.metadata_migration: Operation | None = migration_of(
             member.replaceable, runtime, settings
@@ -62,9 +66,16 @@ async def server() -> AsyncIterator[Server]:
     full = await shelf.open("memory:full")
     for number in range(7):
         await full.put(f"/n{number}", b"x")
-    member = await Member.open(runtime, "ash", "memory:source", shelf.open, failed, hold_s=60.0)
+    opened: list[str] = []
+
+    async def open_noted(url: str) -> MetadataStore:
+        opened.append(url)
+        return await shelf.open(url)
+
+    member = await Member.open(runtime, "ash", "memory:source", open_noted, failed, hold_s=60.0)
     await member.store.put("/a/b", b"1")
-    yield Server(member, runtime)
+    opened.clear()
+    yield Server(member, runtime, opened)
     await full.close()
     await member.close()
     await shelf.close()
@@ -74,8 +85,6 @@ async def server() -> AsyncIterator[Server]:
     ("target", "status", "why"),
     [
         ("", 400, "say"),
-        ("memory:other", 400, "not in the setting metadata_migration_targets"),
-        ("oxia://user:secret@169.254.0.1:1/n", 400, "oxia://***@169.254.0.1:1/n is not in the"),
         ("ftp://target", 400, "unknown metadata store"),
         ("memory:source", 400, "is the store that is in use"),
         (CLOSED, 400, "nothing was started"),
@@ -87,8 +96,38 @@ async def server() -> AsyncIterator[Server]:
 async def test_a_wrong_target_is_refused_and_nothing_is_written(
     server: Server, target: str, status: int, why: str
 ) -> None:
+    await check_refused(server, target, status, why)
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("memory:other", "memory:other"),
+        ("oxia://user:secret@169.254.0.1:1/n", "oxia://***@169.254.0.1:1/n"),
+        ("zk:169.254.169.254:80", "zk:169.254.169.254:80"),
+        (f"{CLOSED}/", f"{CLOSED}/"),
+        (CLOSED.upper(), CLOSED.upper()),
+        (f" {CLOSED}", f" {CLOSED}"),
+        (f"{CLOSED} memory:target", f"{CLOSED} memory:target"),
+        ("anabranch://127.0.0.1:01", "anabranch://127.0.0.1:01"),
+        ("anabranch://127.0.0.1:1@169.254.0.1:1", "anabranch://***@169.254.0.1:1"),
+    ],
+)
+@pytest.mark.goal("core.S2", part="metadata target", broken_by="any_target_is_allowed")
+@pytest.mark.goal("454.A1", part="requests", broken_by="any_target_is_allowed")
+@pytest.mark.goal("rel.A1", part="requests", broken_by="any_target_is_allowed")
+async def test_a_target_that_is_not_allowed_is_refused_and_nothing_is_opened(
+    server: Server, target: str, shown: str
+) -> None:
+    why = f"{shown} is not in the setting metadata_migration_targets"
+    await check_refused(server, target, 400, why)
+    assert server.opened == [], "whoever may only ask has no server connect anywhere"
+
+
+async def check_refused(server: Server, target: str, status: int, why: str) -> None:
+    """Each request with a target is refused, and writes nothing."""
     for path, body in (
-        (f"{PULSARS}/start?target={target}", None),
+        (f"{PULSARS}/start?target={quote(target)}", None),
         (f"{PULSARS}/start", {"targetUrl": target}),
         (f"{OURS}/start", {"target": target}),
         (f"{OURS}/plan", {"target": target}),

@@ -2,20 +2,25 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
 from anabranch.metadata.served.client import ServedStore
+from anabranch.migrations.engine.operation import Operation
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.metadata_service import MetadataService
 from anabranch.server.settings import Settings
 from anabranch.server.web_server import web_servers, web_sockets
+from anabranch.testing.planted import child_command
+from anabranch.testing.staged_replacement import Hold
 from anabranch.testing.web_call import call
 
 
@@ -37,6 +42,22 @@ class Bench:
 
     async def migrate(self, *words: str, exit_code: int = 0) -> str:
         return await self.run("migrate", "metadata", *words, exit_code=exit_code)
+
+    async def terminal(self, *words: str) -> asyncio.subprocess.Process:
+        """A command in a process of its own, which can be interrupted."""
+        command = child_command(
+            "anabranch", "migrate", "metadata", *words, "--web-url", self.web_url
+        )
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+
+    async def switched(self) -> dict[str, Any]:
+        """How the operation is once it rests."""
+        await self.migrate("watch", "--interval-s", "0.1")
+        found = json.loads(await self.migrate("status", "--output", "json"))
+        assert (found["phase"], found["error"], found["number"]) == ("switched", "", 1)
+        return dict(found)
 
     async def tenants(self, url: str) -> list[str]:
         """Those that a store has, asked past every server."""
@@ -105,3 +126,61 @@ async def test_a_store_is_replaced_from_the_terminal(bench: Bench) -> None:
     await bench.run("tenants", "create", "after")
     assert "after" in await bench.tenants(bench.target)
     assert "after" not in await bench.tenants(bench.source)
+
+
+async def interrupted(terminal: asyncio.subprocess.Process) -> str:
+    """What a command says to Ctrl-C, which ends it with the code that shells expect."""
+    terminal.send_signal(signal.SIGINT)
+    output, said = await terminal.communicate()
+    assert (terminal.returncode, output) == (130, b""), said
+    assert b"Traceback" not in said
+    return said.decode()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.goal("rel.X6", part="ctrl-c", broken_by="ctrl_c_aborts_the_operation")
+async def test_ctrl_c_ends_the_view_and_the_operation_goes_on(bench: Bench) -> None:
+    replaceable = bench.server._stores.replaceable
+    assert replaceable is not None
+    hold = Hold()
+    hold.take(replaceable.steps)
+    hold.begin("copying")
+    await bench.migrate("start", bench.target)
+    await hold.reached()
+    watching = await bench.terminal("watch", "--interval-s", "0.1")
+    assert watching.stderr is not None
+    assert b"metadata: copying" in await watching.stderr.readline()
+    said = await interrupted(watching)
+    assert "the operation goes on: `anabranch migrate metadata status`" in said
+    hold.end()
+    await bench.switched()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.goal("rel.X6", part="ctrl-c", broken_by="ctrl_c_aborts_the_operation")
+@pytest.mark.parametrize("had_it", [False, True])
+async def test_ctrl_c_while_it_is_started_says_that_it_is_not_known(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, had_it: bool
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    plain = Operation.start
+
+    async def slow(self: Operation, *given: Any) -> Any:
+        found = await plain(self, *given) if had_it else None
+        asked.set()
+        await answered.wait()
+        return found or await plain(self, *given)
+
+    monkeypatch.setattr(Operation, "start", slow)
+    starting = await bench.terminal("start", bench.target)
+    await asked.wait()
+    said = await interrupted(starting)
+    assert "whether the server had it is not known" in said
+    answered.set()
+    if not had_it:
+        # A server ends what nobody waits for, or comes to its end; both can be seen.
+        await asyncio.sleep(0.5)
+        if "never started" in await bench.migrate("status"):
+            await bench.migrate("start", bench.target)
+    found = await bench.switched()
+    assert [line["what"] for line in found["trail"]].count("start") == 1

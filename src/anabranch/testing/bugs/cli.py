@@ -1,5 +1,6 @@
 """Planted bugs of `anabranch.cli`, which is above this layer and therefore not imported."""
 
+import asyncio
 import importlib
 import json
 from typing import Any
@@ -78,3 +79,17 @@ def reports_leave_out_losses(fields: dict[str, Any]) -> dict[str, Any]:
     """A copy that lost times, or was not verified, says nothing of it."""
     told: dict[str, Any] = original("reports_leave_out_losses")(fields)
     return {name: value for name, value in told.items() if fields[name]}
+
+
+@planted("ctrl_c_aborts_the_operation", target="anabranch.cli.admin_places:administer")
+def ctrl_c_aborts_the_operation(web_url: str, access: str, work: Any) -> Any:
+    """Whoever ends a command that shows or starts an operation ends the operation."""
+
+    async def ending(admin: Any) -> Any:
+        try:
+            return await work(admin)
+        except asyncio.CancelledError:
+            await admin.metadata_migration.ask("abort")
+            raise
+
+    return original("ctrl_c_aborts_the_operation")(web_url, access, ending)

@@ -73,6 +73,18 @@ def _tls_settings(identity: BookieIdentity) -> dict[str, str]:
     }
 
 
+def point(bookie: Member, metadata_url: str) -> None:
+    """Have a bookie start with another metadata store the next time."""
+    conf = bookie.folder / "bookie.conf"
+    lines = [
+        f"metadataServiceUri=metadata-store:{metadata_url}"
+        if line.startswith("metadataServiceUri=")
+        else line
+        for line in conf.read_text().splitlines()
+    ]
+    conf.write_text("\n".join(lines) + "\n")
+
+
 @dataclass(frozen=True, slots=True)
 class BookKeeper:
     """Running bookies."""
@@ -83,15 +95,8 @@ class BookKeeper:
     def move(self, metadata_url: str) -> None:
         """Restart every bookie with another metadata store, one after the other."""
         for member in self.members:
-            conf = member.folder / "bookie.conf"
-            lines = [
-                f"metadataServiceUri=metadata-store:{metadata_url}"
-                if line.startswith("metadataServiceUri=")
-                else line
-                for line in conf.read_text().splitlines()
-            ]
             member.stop()
-            conf.write_text("\n".join(lines) + "\n")
+            point(member, metadata_url)
             member.start()
 
     def shell(self, *arguments: str) -> str:

@@ -38,6 +38,8 @@ def replaceable_cluster(
     folder: Path,
     brokers: int = 2,
     *,
+    bookies: int = 1,
+    ensemble: int = 1,
     session_timeout_s: float = 6.0,
     source_memory: tuple[str, ...] = _MEMORY,
     source_settings: Mapping[str, str] | None = None,
@@ -45,6 +47,7 @@ def replaceable_cluster(
 ) -> Iterator[ReplaceableCluster]:
     """Run everything for as long as the body runs; logs stay in the folder.
 
+    Each entry is on `ensemble` bookies.
     `source_memory` and `source_settings` are those of ZooKeeper, see its launcher;
     `broker_options` are added to the commands of the brokers.
 
@@ -59,22 +62,17 @@ def replaceable_cluster(
         registry = held.enter_context(oxia(folder=folder / "registry"))
         init_cluster(source.url)
         init_cluster(registry.url)
-        bookies = held.enter_context(bookkeeper(registry.url, 1, folder=folder / "bookies"))
-        options = (
-            *("--metadata-session-timeout-s", f"{session_timeout_s:g}"),
-            *("--metadata-migration-targets", target.url),
-            *broker_options,
-        )
+        others = held.enter_context(bookkeeper(registry.url, bookies, folder=folder / "bookies"))
         running = held.enter_context(
             our_brokers(
                 source.url,
                 brokers,
-                ledgers_url=f"bookkeeper:{registry.url}?ensemble=1&write=1&ack=1",
-                options=options,
+                ledgers_url=f"bookkeeper:{registry.url}{_copies(ensemble)}",
+                options=(*_options(session_timeout_s, target), *broker_options),
                 folder=folder / "brokers",
             )
         )
-        yield ReplaceableCluster(source, target, running, bookies)
+        yield ReplaceableCluster(source, target, running, others)
 
 
 @contextmanager
@@ -84,12 +82,14 @@ def led_cluster(
     bookies: int = 2,
     *,
     ensemble: int | None = None,
+    session_timeout_s: float | None = None,
     bookie_settings: Mapping[str, str] | None = None,
 ) -> Iterator[ReplaceableCluster]:
     """Run the same with bookies that register in the store that is to be replaced.
 
     Each entry is on `ensemble` bookies, or on all; others can take the place of one that is lost.
-    `bookie_settings` are added to the configuration of each bookie.
+    `session_timeout_s` is of sessions of brokers; `bookie_settings` are added to the configuration
+    of each bookie.
 
     Raises:
         ServerFailed: if a server does not become ready.
@@ -106,9 +106,20 @@ def led_cluster(
             our_brokers(
                 source.url,
                 brokers,
-                ledgers_url=f"bookkeeper:?ensemble={copies}&write={copies}&ack={copies}",
-                options=("--metadata-migration-targets", target.url),
+                ledgers_url=f"bookkeeper:{_copies(copies)}",
+                options=_options(session_timeout_s, target),
                 folder=folder / "brokers",
             )
         )
         yield ReplaceableCluster(source, target, running, led)
+
+
+def _copies(count: int) -> str:
+    return f"?ensemble={count}&write={count}&ack={count}"
+
+
+def _options(session_timeout_s: float | None, target: Oxia) -> tuple[str, ...]:
+    targets = ("--metadata-migration-targets", target.url)
+    if session_timeout_s is None:
+        return targets
+    return ("--metadata-session-timeout-s", f"{session_timeout_s:g}", *targets)
