@@ -102,12 +102,12 @@ class TopicWatchers:
         watcher = _Watcher(session, watcher_id)
         matched.watchers.append(watcher)
         # Others are told of what it finds: that must not end with this client.
-        error = await asyncio.shield(
+        failure = await asyncio.shield(
             self._tasks.spawn(f"topics of {namespace}", self._look(namespace, entry, whole=True))
         )
-        if error is not None:
+        if failure is not None:
             self._drop(watcher)
-            raise error
+            raise failure
         watcher.is_told = True
         return matched.names or [], matched.names_hash
 

@@ -70,7 +70,7 @@ class StoredSchema:
 class _Located(NamedTuple):
     """The node of a schema."""
 
-    index: tuple[IndexEntry, ...]
+    versions: tuple[IndexEntry, ...]
     expected: Expected
     """What it takes to replace it."""
     extra: bytes = b""
@@ -157,24 +157,24 @@ class SchemaStorage:
 
         If none is named the newest, and None if the schema was marked as deleted.
         """
-        index = (await self._locate(schema_id)).index
+        index = (await self._locate(schema_id)).versions
         among = _living(index)[-1:] if version is None else index
         wanted = [entry for entry in among if version is None or entry.version == version]
         return await self._read(schema_id, wanted[-1]) if wanted else None
 
     async def find(self, schema_id: str, schema_hash: bytes) -> int | None:
         """Return the number of the version with this hash; None if there is none."""
-        index = (await self._locate(schema_id)).index
+        index = (await self._locate(schema_id)).versions
         return _version_of(index, schema_hash)
 
     async def versions(self, schema_id: str) -> list[StoredSchema]:
         """Return all versions since the schema was last marked as deleted, oldest first."""
-        index = (await self._locate(schema_id)).index
+        index = (await self._locate(schema_id)).versions
         return [await self._read(schema_id, entry) for entry in _living(index)]
 
     async def places(self, schema_id: str) -> list[IndexEntry]:
         """Return where each version since the last deletion is, oldest first."""
-        index = (await self._locate(schema_id)).index
+        index = (await self._locate(schema_id)).versions
         return list(_living(index))
 
     async def delete(self, schema_id: str) -> int:

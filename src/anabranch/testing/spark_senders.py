@@ -36,4 +36,5 @@ def send(service_url: str, admin_url: str, topic: str, rows: Iterator[pa.RecordB
 
 
 if __name__ == "__main__":
-    send(*sys.argv[1:4], batches(int(sys.argv[4]), _PAUSE_S))
+    service_url, admin_url, topic, count = sys.argv[1:]
+    send(service_url, admin_url, topic, batches(int(count), _PAUSE_S))
