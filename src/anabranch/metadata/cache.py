@@ -13,6 +13,7 @@ from anabranch import limits
 from anabranch.errors import BadVersion, FormatError, NotFound
 from anabranch.metadata.backoff import Backoff
 from anabranch.metadata.cache_entries import ENTRY_OVERHEAD_BYTES, BoundedEntries, Entry
+from anabranch.metadata.parted import part_holding
 from anabranch.metadata.paths import ROOT, ancestors_of, is_within, parent_of
 from anabranch.metadata.store import (
     ABSENT,
@@ -67,7 +68,7 @@ class MetadataCache(Generic[T]):
         bytes_max: int = limits.CACHE_BYTES_MAX,
     ) -> None:
         """`decode` raises ValueError or FormatError for bytes that are no such document."""
-        self._store = store
+        self._store = part_holding(store, prefix)
         self._clock = runtime.clock
         self._entropy = runtime.entropy
         self._decode = decode

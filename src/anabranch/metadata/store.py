@@ -184,7 +184,10 @@ Outcome = Stat | None | AnabranchError
 class MetadataStore(Protocol):
     """A tree of small values with conditional writes, sessions and watches."""
 
-    fencing: Fencing
+    @property
+    def fencing(self) -> Fencing:
+        """How late writes are kept out."""
+        ...
 
     async def get(self, path: str) -> Node | None:
         """Return the node, or None if there is none."""
