@@ -8,8 +8,8 @@ from anabranch.metadata.announced import Report
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
 from anabranch.runtime.tasks import Tasks
+from anabranch.server.metadata_stores import TakesPart, open_replaceable
 from anabranch.server.settings import Settings
-from anabranch.server.stores import TakesPart, open_replaceable
 from anabranch.testing.servers import zookeeper
 from anabranch.testing.staged_replacement import failed
 

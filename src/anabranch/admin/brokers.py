@@ -50,12 +50,14 @@ async def runtime_configuration(call: Call) -> object:
 
 async def internal_configuration(call: Call) -> object:
     """Where the metadata and the ledgers are, for tools that look into both."""
-    place = call.served.configuration().get("metadata_url", "")
+    settings = call.served.configuration()
+    place = settings.get("metadata_url", "")
+    configuration = settings.get("configuration_metadata_url") or place
     return {
         "zookeeperServers": place,
-        "configurationStoreServers": place,
+        "configurationStoreServers": configuration,
         "metadataStoreUrl": place,
-        "configurationMetadataStoreUrl": place,
+        "configurationMetadataStoreUrl": configuration,
         "ledgersRootPath": "/ledgers",
     }
 

@@ -1,4 +1,7 @@
-"""Replacing the metadata store: Pulsar's two requests, and ours with every verb."""
+"""Replacing the metadata store: Pulsar's two requests, and ours with every verb.
+
+Each says by `?store=configuration` that it is about the configuration store.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,6 +27,8 @@ _PARAMETERS: Final = {
 }
 """What a start may say, and of which type."""
 _WHY_CHARS_MAX: Final = 500
+_METADATA: Final = "metadata"
+_CONFIGURATION: Final = "configuration"
 
 
 async def pulsars_start(call: Call) -> None:
@@ -75,11 +80,19 @@ def _verb(verb: Verb) -> Handler:
 
 
 def _operation(call: Call) -> Operation:
-    operation = call.served.metadata_migration
+    """The operation on the store that `?store=` names, which is the metadata store by default."""
+    store = call.query.get("store", _METADATA)
+    if store == _METADATA:
+        operation, why = call.served.metadata_migration, "it is the server's own"
+    elif store == _CONFIGURATION:
+        operation = call.served.configuration_migration
+        why = "clusters, tenants and policies are in the metadata store, and go where that goes"
+    else:
+        raise RestRefused(400, f"store is {_METADATA} or {_CONFIGURATION}, not {store[:80]!r}")
     if operation is None:
         raise RestRefused(
             405,
-            "the metadata store of this server cannot be replaced: it is the server's own, or the "
+            f"the {store} store of this server cannot be replaced: {why}, or the "
             "setting metadata_migration_targets names no other",
         )
     return operation

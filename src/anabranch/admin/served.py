@@ -63,6 +63,11 @@ class Served(Protocol):
         ...
 
     @property
+    def configuration_migration(self) -> Operation | None:
+        """The same of the configuration store; None also where that is no store of its own."""
+        ...
+
+    @property
     def authentication(self) -> Authentication | None:
         """Who tells who is calling; None where nobody is asked."""
         ...

@@ -1,5 +1,6 @@
 """`anabranch cluster`: prepare a metadata store for the brokers and bookies of a cluster."""
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,14 @@ def init(
             help="The store, such as zk:HOST:PORT/CHROOT or oxia://HOST:PORT/NAMESPACE.",
         ),
     ],
+    configuration_metadata_url: Annotated[
+        str,
+        typer.Option(
+            envvar="ANABRANCH_CONFIGURATION_METADATA_URL",
+            help="The store for clusters, tenants and policies, if that is another one.",
+            show_default=False,
+        ),
+    ] = "",
     web_service_url: Annotated[
         str, typer.Option(help="Where the cluster is administered, such as http://HOST:8080.")
     ] = "",
@@ -64,16 +73,26 @@ def init(
     cannot be used; 3: no answer, run it again.
     """
     from anabranch.server.cluster_setup import ClusterSetup, set_up
+    from anabranch.server.configuration_store import beside
 
     wanted = ClusterSetup(cluster, web_service_url, broker_service_url, bundles)
+    urls = [metadata_url]
+    if configuration_metadata_url not in ("", metadata_url):
+        urls.append(configuration_metadata_url)
 
     async def work(runtime: "Runtime") -> "list[Done]":
-        async with opened(
-            metadata_url, runtime, credentials, may_be_new=True, only_look=dry_run
-        ) as store:
+        async with AsyncExitStack() as held:
+            stores = [
+                await held.enter_async_context(
+                    opened(url, runtime, credentials, may_be_new=True, only_look=dry_run)
+                )
+                for url in urls
+            ]
             if not dry_run:
-                await check_writable(store)
-            return await set_up(store, runtime, wanted, dry_run=dry_run)
+                for store in stores:
+                    await check_writable(store)
+            whole = await beside(urls, stores, runtime, dry_run=dry_run)
+            return await set_up(whole, runtime, wanted, dry_run=dry_run)
 
     done = run(work)
     if output is Output.JSON:

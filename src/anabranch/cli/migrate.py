@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
@@ -26,6 +27,16 @@ metadata = Noun(
 )
 app.add_typer(metadata, name="metadata")
 T = TypeVar("T")
+
+
+class StoreName(StrEnum):
+    """What can be replaced."""
+
+    METADATA = "metadata"
+    CONFIGURATION = "configuration"
+
+
+_METADATA: Final = StoreName.METADATA
 _ENDS: Final = ("finalized", "rolled back", "aborted", "failed")
 _LOCAL: Final = "local"
 _CLEAR: Final = "\x1b[H\x1b[J"
@@ -58,6 +69,10 @@ _ForeignRisk = Annotated[
         "--accept-foreign-risk",
         help="Lead brokers of Pulsar, too, although they write past their own freeze.",
     ),
+]
+_Store = Annotated[
+    StoreName,
+    typer.Option(help="Which store; `configuration` where the servers have one of its own."),
 ]
 _Why = Annotated[str, typer.Option("--why", help="A sentence for the audit trail.")]
 
@@ -104,13 +119,14 @@ def plan(
     drop_acls: _DropAcls = False,
     bulk: _Bulk = _LOCAL,
     accept_foreign_risk: _ForeignRisk = False,
+    store: _Store = _METADATA,
 ) -> None:
     """Print what a start would do and what stands against it; nothing is changed."""
-    _plan(server, _parameters(target, nodes_per_s, drop_acls, bulk, accept_foreign_risk))
+    _plan(server, _parameters(target, nodes_per_s, drop_acls, bulk, accept_foreign_risk), store)
 
 
-def _plan(server: Server, parameters: dict[str, Any]) -> None:
-    found = server.ask(lambda admin: admin.metadata_migration.plan(parameters))
+def _plan(server: Server, parameters: dict[str, Any], store: StoreName) -> None:
+    found = server.ask(lambda admin: admin.metadata_migration.plan(parameters, store))
     if server.as_json:
         print_json(found)
     else:
@@ -132,21 +148,22 @@ def start(
     drop_acls: _DropAcls = False,
     bulk: _Bulk = _LOCAL,
     accept_foreign_risk: _ForeignRisk = False,
+    store: _Store = _METADATA,
     dry_run: DryRunOption = False,
 ) -> None:
     """Begin to replace the store; it goes on by itself until it rests at `switched`."""
     parameters = _parameters(target, nodes_per_s, drop_acls, bulk, accept_foreign_risk)
     if dry_run:
-        _plan(server, parameters)
+        _plan(server, parameters, store)
         return
-    found = _request(server, lambda admin: admin.metadata_migration.start(parameters))
+    found = _request(server, lambda admin: admin.metadata_migration.start(parameters, store))
     server.done(f"started attempt {found['attempt']}", **found)
 
 
 @metadata.command()
-def status(server: Server) -> None:
+def status(server: Server, store: _Store = _METADATA) -> None:
     """Print how the newest attempt is."""
-    found = server.ask(lambda admin: admin.metadata_migration.status())
+    found = server.ask(lambda admin: admin.metadata_migration.status(store))
     if server.as_json:
         print_json({name: value for name, value in found.items() if name != "lines"})
         return
@@ -160,13 +177,14 @@ def watch(
     interval_s: Annotated[
         float, typer.Option("--interval-s", help="Between two looks.", min=0.1)
     ] = 1.0,
+    store: _Store = _METADATA,
 ) -> None:
     """Show how it goes until it ends or rests at `switched`; Ctrl-C ends the view alone."""
 
     async def work(admin: "AdminClient") -> dict[str, Any]:
         before: list[str] = []
         while True:
-            found = await admin.metadata_migration.status()
+            found = await admin.metadata_migration.status(store)
             if found["lines"] != before:
                 before = found["lines"]
                 _show(before)
@@ -187,48 +205,75 @@ def _show(lines: list[str]) -> None:
         print(safe(line), file=sys.stderr)
 
 
-def _ask(server: Server, verb: str, why: str, done: str, dry_run: bool) -> None:
+def _ask(
+    server: Server, verb: str, why: str, done: str, *, store: StoreName, dry_run: bool
+) -> None:
     if dry_run:
-        found = server.ask(lambda admin: admin.metadata_migration.status())
+        found = server.ask(lambda admin: admin.metadata_migration.status(store))
         if verb not in found["verbs"]:
             server.done(f"would be refused: {found['phase']} takes {found['verbs']}", dry_run=True)
             raise typer.Exit(EXIT_REFUSED)
         server.done(f"would be {done}", dry_run=True)
         return
-    found = _request(server, lambda admin: admin.metadata_migration.ask(verb, why))
+    found = _request(server, lambda admin: admin.metadata_migration.ask(verb, why, store))
     server.done(f"attempt {found['attempt']} is {found['phase']}: {done}", **found)
 
 
 @metadata.command()
-def pause(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
+def pause(
+    server: Server,
+    why: _Why = "",
+    store: _Store = _METADATA,
+    dry_run: DryRunOption = False,
+) -> None:
     """Stop the copy for a while; nobody waits meanwhile."""
-    _ask(server, "pause", why, "paused", dry_run)
+    _ask(server, "pause", why, "paused", store=store, dry_run=dry_run)
 
 
 @metadata.command()
-def resume(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
+def resume(
+    server: Server,
+    why: _Why = "",
+    store: _Store = _METADATA,
+    dry_run: DryRunOption = False,
+) -> None:
     """Go on after a pause."""
-    _ask(server, "resume", why, "resumed", dry_run)
+    _ask(server, "resume", why, "resumed", store=store, dry_run=dry_run)
 
 
 @metadata.command()
-def abort(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
+def abort(
+    server: Server,
+    why: _Why = "",
+    store: _Store = _METADATA,
+    dry_run: DryRunOption = False,
+) -> None:
     """Give up before the switch, or a rollback while it compares: all stay where they are."""
-    _ask(server, "abort", why, "aborted", dry_run)
+    _ask(server, "abort", why, "aborted", store=store, dry_run=dry_run)
 
 
 @metadata.command()
-def rollback(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
+def rollback(
+    server: Server,
+    why: _Why = "",
+    store: _Store = _METADATA,
+    dry_run: DryRunOption = False,
+) -> None:
     """Go back to the source after the switch, with all that was written since."""
-    _ask(server, "rollback", why, "rolled back", dry_run)
+    _ask(server, "rollback", why, "rolled back", store=store, dry_run=dry_run)
 
 
 @metadata.command()
-def finalize(server: Server, why: _Why = "", dry_run: DryRunOption = False) -> None:
+def finalize(
+    server: Server,
+    why: _Why = "",
+    store: _Store = _METADATA,
+    dry_run: DryRunOption = False,
+) -> None:
     """Stay with the target: nothing is copied back any more, and there is no way back.
 
     Then set metadata_url to the new store and restart every server; one that still has the old
     address finds the new store by metadata_migration_targets. Nothing is deleted in the old store,
     and whoever does not take part can still write to it.
     """
-    _ask(server, "finalize", why, "finalized", dry_run)
+    _ask(server, "finalize", why, "finalized", store=store, dry_run=dry_run)

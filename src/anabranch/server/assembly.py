@@ -26,13 +26,19 @@ from anabranch.runtime.network import Network, ServerTls, Tls
 from anabranch.runtime.tasks import Tasks
 from anabranch.security import Authentication, Authorization
 from anabranch.server.broker_metrics import broker_metrics
-from anabranch.server.metadata_migration import MigrationFigures, migration_of, taking_part
+from anabranch.server.metadata_migration import (
+    MigrationFigures,
+    Migrations,
+    migrations_of,
+    taking_part,
+)
+from anabranch.server.metadata_stores import TakesPart
 from anabranch.server.policy_defaults import policy_defaults
 from anabranch.server.ports import Door, explain
 from anabranch.server.security import load_security, peer_tls, server_tls, shown
 from anabranch.server.settings import SETTINGS, Settings
 from anabranch.server.sole_server import SoleServer, may_be_shared
-from anabranch.server.stores import Stores, TakesPart, open_stores
+from anabranch.server.stores import Stores, open_stores
 from anabranch.server.topic_settings import managed_ledger_config
 from anabranch.telemetry import get_logger
 from anabranch.telemetry.metrics import Metric, MetricSource, gauge
@@ -87,7 +93,7 @@ class Standalone:
         self.web_app = WebInterface(self)
         self._security = load_security(settings, runtime.clock, _warn)
         self.authorization: Authorization | None = None
-        self._migration: Operation | None = None
+        self._migrations = Migrations(None)
         self._stores: Stores
         self._broker: Broker
 
@@ -109,7 +115,12 @@ class Standalone:
     @property
     def metadata_migration(self) -> Operation | None:
         """See `Served`."""
-        return self._migration
+        return self._migrations.metadata
+
+    @property
+    def configuration_migration(self) -> Operation | None:
+        """See `Served`."""
+        return self._migrations.configuration
 
     @property
     def authentication(self) -> Authentication | None:
@@ -172,11 +183,11 @@ class Standalone:
         _log.info("started", service_url=self.reachable_url, web_url=self.reachable_web_url)
 
     def _show_migration(self) -> None:
-        self._migration = migration_of(self._stores.replaceable, self._runtime, self._settings)
-        if self._migration is not None:
-            figures = MigrationFigures(self._migration)
-            self._tasks.spawn("figures of a migration", figures.keep_up())
-            self._metric_sources = (*self._metric_sources, figures.metrics)
+        self._migrations = migrations_of(self._stores, self._runtime, self._settings)
+        figures = MigrationFigures()
+        for each in self._migrations.all():
+            self._tasks.spawn("figures of a migration", figures.keep_up(each))
+        self._metric_sources = (*self._metric_sources, figures.metrics)
 
     async def _listen(self) -> None:
         settings = self._settings
@@ -230,7 +241,7 @@ class Standalone:
                 connections_per_host_max=self._settings.connections_per_host_max,
                 policies=policy_defaults(self._settings),
                 policy_check_interval_s=self._settings.policy_check_s,
-                numbering=numbering_of(self._stores.metadata_url()),
+                numbering=numbering_of(self._stores.local.url()),
                 creates_defaults=self._creates_defaults,
             ),
             tasks=self._tasks,

@@ -30,10 +30,15 @@ class ClusterBroker(Standalone):
         metadata, cluster = self._stores.metadata, self._settings.cluster
         await refuse_beside(metadata)
         if not await metadata.exists(f"/admin/clusters/{cluster}"):
+            place, apart = self._settings.metadata_url, ""
+            if self._settings.has_configuration_store:
+                place = self._settings.configuration_metadata_url
+                apart = f" --configuration-metadata-url {place}"
             raise ConfigError(
-                f"there is no cluster {cluster} in {self._settings.metadata_url}: prepare it "
+                f"there is no cluster {cluster} in {place}: prepare it "
                 f"once with `anabranch cluster init --cluster {cluster} "
-                f"--metadata-url {self._settings.metadata_url}`, or name another with --cluster"
+                f"--metadata-url {self._settings.metadata_url}{apart}`, or name another with "
+                "--cluster"
             )
         return ClusterOwnership(metadata, self._runtime, self._tasks, self._address())
 

@@ -30,6 +30,7 @@ from anabranch.migrations.engine.retries import may_pass
 from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.table import Table
 from anabranch.migrations.freeze_copy.phases import TABLE
+from anabranch.migrations.freeze_copy.planning import Configuration
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 from anabranch.runtime import Runtime
 from anabranch.runtime.tasks import Tasks
@@ -59,13 +60,16 @@ class ReplaceableMetadata:
         table: Table,
         look_at: OpenStore | None,
         engines: Mapping[str, BulkEngine],
+        configuration: Configuration,
     ) -> None:
         self._url = found.url
         self.store = SwitchableStore(
             found.store, side, runtime.clock, FreezeCopy.kind, me.id, generation
         )
         """For everybody in this process."""
-        self.steps = FreezeCopy(runtime, found.url, side, open_store, table, look_at, engines)
+        self.steps = FreezeCopy(
+            runtime, found.url, side, open_store, table, look_at, engines, configuration
+        )
         self.journal = Journal(side, runtime, FreezeCopy.kind, table)
         self._tasks = tasks
         self._at_source = Tasks(tasks.report)
@@ -89,11 +93,12 @@ class ReplaceableMetadata:
         successors: Sequence[str] = (),
         look_at: OpenStore | None = None,
         engines: Mapping[str, BulkEngine] = MappingProxyType({}),
+        configuration: Configuration = Configuration.WITHIN,
     ) -> "ReplaceableMetadata":
         """Open the store at a URL, or the one that has replaced it, and take part from now on.
 
-        If nobody answers there, one of the `successors` may be the one that has. For `look_at`
-        see `FreezeCopy`.
+        If nobody answers there, one of the `successors` may be the one that has. For the rest see
+        `FreezeCopy`.
         """
         me = replace(me, id=f"{me.id}-{runtime.entropy.token_hex(4)}")
         async with AsyncExitStack() as opened:
@@ -103,7 +108,17 @@ class ReplaceableMetadata:
             opened.push_async_callback(side.close)
             generation = await generation_of_store(side)
             found = cls(
-                runtime, place, side, generation, open_store, me, tasks, table, look_at, engines
+                runtime,
+                place,
+                side,
+                generation,
+                open_store,
+                me,
+                tasks,
+                table,
+                look_at,
+                engines,
+                configuration,
             )
             opened.pop_all()
             opened.push_async_callback(found.close)

@@ -77,10 +77,12 @@ def _metadata_store(text: str) -> str | None:
     return None
 
 
-def _no_configuration_store(text: str) -> str | None:
+def _configuration_store(text: str) -> str | None:
     if not text:
         return None
-    return "is not supported: clusters, tenants and policies are kept in the metadata store"
+    if _store(text) is None:
+        return "is for one process alone: give a store that all servers of the cluster reach"
+    return _metadata_store(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,11 @@ class Settings(SecuritySettings, PolicySettings):
     )
     configuration_metadata_url: str = setting(
         "",
-        "A store of its own for clusters, tenants and policies (Pulsar: "
-        "configurationMetadataStoreUrl) is not supported: they are in the metadata store. "
-        "Only empty is allowed.",
-        check=_no_configuration_store,
+        "Configuration store, which several clusters can share, for clusters, tenants, policies of "
+        "namespaces and numbers of partitions (Pulsar: configurationMetadataStoreUrl): a URL as of "
+        "the metadata store, of one that others reach. Empty, or the same URL: they are in the "
+        "metadata store.",
+        check=_configuration_store,
     )
     metadata_credentials: str = setting(
         "",
@@ -202,6 +205,11 @@ class Settings(SecuritySettings, PolicySettings):
     log_format: str = setting(
         "text", "How a log line is written to standard error.", choices=("text", "json")
     )
+
+    @property
+    def has_configuration_store(self) -> bool:
+        """Whether clusters, tenants and policies are not in the metadata store."""
+        return self.configuration_metadata_url not in ("", self.metadata_url)
 
     @property
     def reachable_host(self) -> str:

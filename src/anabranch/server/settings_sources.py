@@ -12,6 +12,7 @@ from anabranch.ledgers.addresses import EMBEDDED, shares_metadata
 from anabranch.server.security import check_security
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.server.settings_file import closest, read_file
+from anabranch.server.sole_server import may_be_shared
 
 CONFIG_VARIABLE: Final = "ANABRANCH_CONFIG"
 """Names the configuration file where no flag does."""
@@ -108,6 +109,12 @@ def check_together(settings: Settings) -> None:
         raise ConfigError(
             f"--ledgers-url {settings.ledgers_url} needs a --metadata-url that bookies can reach, "
             "such as zk:HOST:PORT: they register there, and nobody else can look into embedded:"
+        )
+    if settings.has_configuration_store and not may_be_shared(settings.metadata_url):
+        raise ConfigError(
+            f"--configuration-metadata-url {settings.configuration_metadata_url} needs a "
+            "--metadata-url that others reach, too, such as zk:HOST:PORT: a server that keeps its "
+            "metadata itself keeps its tenants there"
         )
     stores = (settings.metadata_url, settings.ledgers_url)
     if stores.count("memory:") == 1:

@@ -1,9 +1,7 @@
 """Opens the metadata store and the ledger stores that the settings and the catalog name."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final
 
 from anabranch import limits
 from anabranch.errors import ConfigError, StoreFailed
@@ -23,25 +21,24 @@ from anabranch.ledgers.clusters import StorageClusters
 from anabranch.ledgers.factory import open_ledgers
 from anabranch.ledgers.ledger_ids import LedgerIds, SharedAuthority
 from anabranch.ledgers.store import LedgerStore
-from anabranch.metadata.announced import Report
-from anabranch.metadata.factory import open_store as open_metadata_store
 from anabranch.metadata.features import check_features
+from anabranch.metadata.parted import PartedStore
 from anabranch.metadata.store import MetadataStore
-from anabranch.metadata.switchable.seal import check_not_sealed
+from anabranch.migrations.freeze_copy.planning import Configuration
 from anabranch.runtime import Runtime
-from anabranch.runtime.tasks import Tasks
-from anabranch.server.bulk_engines import bulk_engines
 from anabranch.server.cluster_tie import tie, tie_bookies
-from anabranch.server.credentials_file import load_credentials, load_ledger_credentials
+from anabranch.server.configuration_store import check_apart, open_configuration
+from anabranch.server.credentials_file import load_ledger_credentials
 from anabranch.server.data_folder import DataFolder, claim
 from anabranch.server.ledger_ids_in_use import LedgerIdsInUse
-from anabranch.server.replaceable_metadata import ReplaceableMetadata
-from anabranch.server.replaced_metadata import refuse_replaced
+from anabranch.server.metadata_stores import (
+    MetadataInUse,
+    TakesPart,
+    open_in_use,
+    open_metadata,
+    warn_of_credentials,
+)
 from anabranch.server.settings import Settings
-from anabranch.server.sole_server import may_be_shared
-from anabranch.telemetry import get_logger
-
-_log: Final = get_logger("stores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,12 @@ class Stores:
     """What a server keeps its data in."""
 
     metadata: MetadataStore
+    """For everybody: also of what is in the configuration store."""
     ledgers: StorageClusters
-    metadata_url: Callable[[], str]
-    """Where the metadata are now."""
-    replaceable: ReplaceableMetadata | None = None
-    """This process's part in replacing the metadata store; None if that is its own alone."""
+    local: MetadataInUse
+    """The metadata store itself."""
+    configuration: MetadataInUse | None = None
+    """None if clusters, tenants and policies are in the metadata store."""
 
     def failure(self) -> StoreFailed | None:
         """Why one of them accepts nothing more; None while all work."""
@@ -64,14 +62,6 @@ class Stores:
             if failure is not None:
                 return StoreFailed(f"the {name} store has failed: {failure}")
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class TakesPart:
-    """A process that lives on when its metadata store is replaced."""
-
-    me: Report
-    tasks: Tasks
 
 
 async def open_stores(
@@ -86,35 +76,27 @@ async def open_stores(
         FormatError: if a folder, file or document is not ours.
         Corruption: if stored bytes are damaged.
         ConfigError: if the ledgers belong to the metadata of another cluster or are not the ones
-            that the catalog knows, or the credentials for a store are wrong.
+            that the catalog knows, the configuration is that of another one or is elsewhere, or
+            the credentials for a store are wrong.
     """
+    if settings.has_configuration_store:
+        check_apart(settings.metadata_url, settings.configuration_metadata_url)
     folders = _Folders(runtime, settings.data, held)
     if settings.metadata_url.startswith(EMBEDDED) or settings.ledgers_url.startswith(EMBEDDED):
         await folders.data()
     metadata_url = await folders.located(settings.metadata_url, "metadata", held)
     ledgers_url = await folders.located(settings.ledgers_url, "ledgers", held)
-    replaceable = None
-    may_change = settings.metadata_migration_targets and may_be_shared(metadata_url)
-    if takes_part is not None and may_change:
-        replaceable = await open_replaceable(runtime, metadata_url, settings, takes_part)
-        held.push_async_callback(replaceable.close)
-        metadata: MetadataStore = replaceable.store
-    else:
-        metadata = await _open_metadata(runtime, metadata_url, settings)
-        held.push_async_callback(metadata.close)
-        await check_not_sealed(metadata)
-        await refuse_replaced(metadata, metadata_url)
+    where = Configuration.APART if settings.has_configuration_store else Configuration.WITHIN
+    local = await open_in_use(runtime, metadata_url, settings, held, takes_part, where)
+    metadata = local.store
     opener = _LedgerOpener(runtime, folders, metadata, settings)
     # A store that belongs to other metadata is not opened, which may cut and close its ledgers.
     registry = await opener.tie(ledgers_url, held)
     await check_features(metadata)
+    configuration = await open_configuration(runtime, settings, local, held, takes_part)
     shared = shares_metadata(settings.ledgers_url)
     paths = LedgerPaths(parse_bookkeeper(settings.ledgers_url).root) if shared else LedgerPaths()
-
-    def url_in_use() -> str:
-        return metadata_url if replaceable is None else replaceable.url
-
-    others = LedgerIdsInUse(metadata, runtime, url_in_use, paths)
+    others = LedgerIdsInUse(metadata, runtime, local.url, paths)
     ids = SharedAuthority(LedgerIds(metadata, runtime), others)
     catalog = await StorageCatalog.open(metadata, ids, settings.ledgers_url)
     home = catalog.document.at(settings.ledgers_url)
@@ -122,11 +104,9 @@ async def open_stores(
     store = await opener.open(ledgers_url, registry, None, held)
     ledgers = StorageClusters(ids, {home: store}, catalog=catalog, open_store=opener.open_other)
     held.push_async_callback(ledgers.close)
-    return Stores(metadata, ledgers, url_in_use, replaceable)
-
-
-def _warn(sentence: str) -> None:
-    _log.warning("credentials_open_to_others", problem=sentence)
+    if configuration is not None:
+        metadata = PartedStore(local.store, configuration.store)
+    return Stores(metadata, ledgers, local, configuration)
 
 
 class _Folders:
@@ -168,7 +148,9 @@ class _LedgerOpener:
         self._folders = folders
         self._metadata = metadata
         self._settings = settings
-        self._credentials = load_ledger_credentials(settings.ledgers_credentials, _warn)
+        self._credentials = load_ledger_credentials(
+            settings.ledgers_credentials, warn_of_credentials
+        )
 
     async def tie(self, located: str, held: AsyncExitStack) -> MetadataStore:
         """Make sure that a store belongs to the metadata; return where its bookies register."""
@@ -198,7 +180,7 @@ class _LedgerOpener:
     async def _tie_bookies(self, address: BookKeeperAddress, held: AsyncExitStack) -> MetadataStore:
         registry = self._metadata
         if address.metadata_url:
-            registry = await _open_metadata(self._runtime, address.metadata_url, self._settings)
+            registry = await open_metadata(self._runtime, address.metadata_url, self._settings)
             held.push_async_callback(registry.close)
         proposed_id = self._runtime.entropy.token_hex(16)
         await tie_bookies(self._metadata, registry, address.root, proposed_id)
@@ -227,41 +209,3 @@ class _LedgerOpener:
         located = await self._folders.located(url, "ledgers", held)
         registry = await self.tie(located, held)
         return await self.open(located, registry, pressure, held)
-
-
-async def open_replaceable(
-    runtime: Runtime, url: str, settings: Settings, takes_part: TakesPart
-) -> ReplaceableMetadata:
-    """Open a store as a process does that takes part in replacing it; see `ReplaceableMetadata`."""
-
-    async def open_store(url: str) -> MetadataStore:
-        return await _open_metadata(runtime, url, settings)
-
-    async def look_at(url: str) -> MetadataStore:
-        return await _open_metadata(runtime, url, settings, may_make=False)
-
-    return await ReplaceableMetadata.open(
-        runtime,
-        url,
-        open_store,
-        takes_part.me,
-        takes_part.tasks,
-        successors=settings.metadata_migration_targets.split(),
-        look_at=look_at,
-        engines=bulk_engines(
-            settings.metadata_migration_spark,
-            load_credentials(settings.metadata_credentials, _warn),
-        ),
-    )
-
-
-async def _open_metadata(
-    runtime: Runtime, url: str, settings: Settings, *, may_make: bool = True
-) -> MetadataStore:
-    return await open_metadata_store(
-        url,
-        runtime,
-        may_make=may_make,
-        session_timeout_s=settings.metadata_session_timeout_s,
-        credentials=load_credentials(settings.metadata_credentials, _warn),
-    )

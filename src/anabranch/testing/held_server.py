@@ -50,7 +50,7 @@ class HeldServer:
         self.server = Standalone(self.runtime, settings)
         await self.server.start()
         self._held.push_async_callback(self.server.close)
-        replaceable = self.server._stores.replaceable
+        replaceable = self.server._stores.local.replaceable
         assert replaceable is not None
         self.hold.take(replaceable.steps)
 

@@ -43,6 +43,7 @@ class Server:
         self.metadata_migration: Operation | None = migration_of(
             member.replaceable, runtime, settings
         )
+        self.configuration_migration: Operation | None = None
         self._app = WebInterface(self)  # type: ignore[arg-type]
 
     def why_not_ready(self) -> None:
@@ -225,3 +226,18 @@ async def test_of_two_starts_at_a_time_one_is_refused(server: Server) -> None:
 async def test_a_store_of_the_servers_own_cannot_be_replaced(server: Server) -> None:
     server.metadata_migration = None
     assert (await server.post(f"{OURS}/start", {"target": "memory:target"}))[0] == 405
+
+
+@pytest.mark.goal("454.A37", part="separately", broken_by="wrong_store_is_replaced")
+async def test_a_request_says_which_store_it_is_about(server: Server) -> None:
+    target = {"target": "memory:target"}
+    for path in (f"{OURS}/start", f"{PULSARS}/start?target=memory:target"):
+        mark = "&" if "?" in path else "?"
+        status, refusal = await server.post(f"{path}{mark}store=elsewhere", target)
+        assert status == 400
+        assert "store is metadata or configuration, not 'elsewhere'" in refusal["reason"]
+        status, refusal = await server.post(f"{path}{mark}store=configuration", target)
+        assert status == 405
+        assert "go where that goes" in refusal["reason"]
+    assert (await server.get(OURS))["phase"] is None, "nothing was started"
+    assert (await server.get(f"{OURS}?store=metadata"))["phase"] is None

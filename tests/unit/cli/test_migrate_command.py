@@ -140,7 +140,7 @@ async def interrupted(terminal: asyncio.subprocess.Process) -> str:
 @pytest.mark.timeout(180)
 @pytest.mark.goal("rel.X6", part="ctrl-c", broken_by="ctrl_c_aborts_the_operation")
 async def test_ctrl_c_ends_the_view_and_the_operation_goes_on(bench: Bench) -> None:
-    replaceable = bench.server._stores.replaceable
+    replaceable = bench.server._stores.local.replaceable
     assert replaceable is not None
     hold = Hold()
     hold.take(replaceable.steps)

@@ -1,4 +1,4 @@
-"""Clusters, tenants and policies are in the metadata store itself, and go where it goes."""
+"""Clusters, tenants and policies that are in the metadata store itself go where it goes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.client.admin import AdminClient
 from anabranch.client.admin.namespace_policies import RETENTION
+from anabranch.errors import ConfigError
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.migrations.engine.operation import Operation
@@ -18,6 +19,7 @@ from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.metadata_service import MetadataService
 from anabranch.server.settings import SETTINGS, Settings
+from anabranch.server.settings_sources import check_together
 from anabranch.server.web_server import web_servers, web_sockets
 from anabranch.testing.staged_replacement import LONG_S, SOURCE_URL, TARGET_URL, staged
 
@@ -144,13 +146,20 @@ async def test_topics_whose_tenants_are_elsewhere_block_the_start() -> None:
         (blocker,) = plan.blockers
         assert blocker.who == "/admin"
         assert "configuration store of its own" in blocker.why
+        assert "Name that in the setting configuration_metadata_url" in blocker.why
         assert await stage.anybody.replaceable.journal.read() is None
         assert SOURCE_URL not in blocker.why
 
 
 @pytest.mark.broken_by("configuration_store_is_ignored")
-def test_a_configuration_store_of_its_own_is_refused_by_the_settings() -> None:
+def test_a_configuration_store_is_one_that_others_reach() -> None:
     setting = SETTINGS["configuration_metadata_url"]
-    assert setting.accept("") == ""
-    with pytest.raises(ValueError, match="tenants and policies are kept in the metadata store"):
-        setting.accept("zk:127.0.0.1:2184")
+    for good in ("", "zk:127.0.0.1:2184/shared", "oxia://127.0.0.1:6648/shared"):
+        assert setting.accept(good) == good
+    for alone in ("memory:", "embedded:", "embedded:elsewhere"):
+        with pytest.raises(ValueError, match="for one process alone"):
+            setting.accept(alone)
+    with pytest.raises(ValueError, match="is wrong"):
+        setting.accept("zk:")
+    with pytest.raises(ConfigError, match="keeps its tenants there"):
+        check_together(Settings(configuration_metadata_url="zk:127.0.0.1:2184"))

@@ -6,27 +6,39 @@ from typing import Any, Final
 from anabranch.client.admin.calls import Calls
 from anabranch.errors import ProtocolError
 
+METADATA: Final = "metadata"
 _ROOT: Final = "/anabranch/migrations/metadata"
 
 
 class MetadataMigration(Calls):
-    """`AdminClient.metadata_migration`. All calls raise as `Calls.call` does."""
+    """`AdminClient.metadata_migration`. All calls raise as `Calls.call` does.
 
-    async def status(self) -> dict[str, Any]:
+    `store` is "metadata", or "configuration" where that is a store of its own.
+    """
+
+    async def status(self, store: str = METADATA) -> dict[str, Any]:
         """All that is known of the newest attempt; `lines` is for people."""
-        return _object(await self.get(_ROOT))
+        return _object(await self.get(_ROOT, query=_about(store)))
 
-    async def plan(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    async def plan(self, parameters: Mapping[str, Any], store: str = METADATA) -> dict[str, Any]:
         """What a start would do, and what stands against it."""
-        return _object((await self.call("POST", f"{_ROOT}/plan", dict(parameters))).json())
+        return await self._post("plan", parameters, store)
 
-    async def start(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    async def start(self, parameters: Mapping[str, Any], store: str = METADATA) -> dict[str, Any]:
         """Begin; it goes on by itself."""
-        return _object((await self.call("POST", f"{_ROOT}/start", dict(parameters))).json())
+        return await self._post("start", parameters, store)
 
-    async def ask(self, verb: str, why: str = "") -> dict[str, Any]:
+    async def ask(self, verb: str, why: str = "", store: str = METADATA) -> dict[str, Any]:
         """One of pause, resume, abort, rollback, finalize."""
-        return _object((await self.call("POST", f"{_ROOT}/{verb}", {"why": why})).json())
+        return await self._post(verb, {"why": why}, store)
+
+    async def _post(self, page: str, body: Mapping[str, Any], store: str) -> dict[str, Any]:
+        path = f"{_ROOT}/{page}"
+        return _object((await self.call("POST", path, dict(body), query=_about(store))).json())
+
+
+def _about(store: str) -> dict[str, str] | None:
+    return None if store == METADATA else {"store": store}
 
 
 def _object(found: Any) -> dict[str, Any]:

@@ -4,11 +4,11 @@ Nothing here drives. A request changes the journal, and whoever drives hears of 
 difference whether the one who asked waits for the end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.errors import InputError, Unreachable
-from anabranch.metadata.announced import PARTICIPATION_LEVEL
+from anabranch.metadata.announced import PARTICIPATION_LEVEL, Announced
 from anabranch.metadata.operations import in_the_way, running_on
 from anabranch.migrations.engine.journal import Journal
 from anabranch.migrations.engine.machine import Refused, check_over
@@ -30,6 +30,11 @@ class Blocked(Refused):
         self.plan = plan
 
 
+async def nobody() -> Sequence[Blocker]:
+    """Who stands against an operation besides those whom its store knows."""
+    return ()
+
+
 class Operation:
     """One kind of operation, as people see it."""
 
@@ -40,15 +45,20 @@ class Operation:
         entropy: Entropy,
         *,
         check: Callable[[Mapping[str, str]], None] = lambda _: None,
+        blockers: Callable[[], Awaitable[Sequence[Blocker]]] = nobody,
+        of: str = "",
     ) -> None:
         """`check` refuses parameters that nobody may use here, before anything is done with them.
 
-        What it raises is an InputError.
+        What it raises is an InputError. `blockers` are of the surroundings; `of` says which of
+        several it is about that are operated on in this way.
         """
         self._steps = steps
         self._journal = journal
         self._entropy = entropy
         self._check = check
+        self._blockers = blockers
+        self._of = of
 
     async def plan(self, parameters: Mapping[str, str]) -> Plan:
         """What a start would do and what stands against it. Changes nothing.
@@ -76,7 +86,8 @@ class Operation:
             if report.level < PARTICIPATION_LEVEL
         ]
         others = [] if self._journal.ended else await self._others()
-        return replace(plan, blockers=(*others, *plan.blockers, *behind))
+        beside = await self._blockers()
+        return replace(plan, blockers=(*others, *plan.blockers, *behind, *beside))
 
     async def _others(self) -> list[Blocker]:
         """Operations of other kinds that run, and beside which this one may not."""
@@ -138,13 +149,18 @@ class Operation:
         state = await self._journal.read()
         return state is not None and not self._journal.table[state.phase].ends
 
+    async def announced(self) -> Announced | None:
+        """Which phase the newest attempt is in; None if there never was one."""
+        state = await self._journal.read()
+        return None if state is None else state.announced
+
     async def status(self) -> Status:
         """How the newest attempt is, also long after its end."""
         state = await self._journal.read()
         store, kind, table = self._journal.store, self._journal.kind, self._journal.table
         if self._journal.ended:
-            return Status(kind, table, state, (), None)
+            return Status(kind, table, state, (), None, self._of)
         reports = await read_reports(store, kind)
         if state is not None:
             reports += await self._steps.led(state)
-        return Status(kind, table, state, reports, await read_progress(store, kind))
+        return Status(kind, table, state, reports, await read_progress(store, kind), self._of)

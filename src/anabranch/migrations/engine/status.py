@@ -21,6 +21,13 @@ class Status:
     """None if there never was one."""
     reports: Sequence[Report]
     shown: Shown | None
+    of: str = ""
+    """Which one of several; empty where there is but one."""
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return f"{self.kind} ({self.of})" if self.of else self.kind
 
     @property
     def outward(self) -> Outward:
@@ -53,10 +60,11 @@ class Status:
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         state = self.state
+        head = {"kind": self.kind, **({"of": self.of} if self.of else {})}
         if state is None:
-            return {"kind": self.kind, "phase": None, "verbs": self.verbs}
+            return {**head, "phase": None, "verbs": self.verbs}
         return {
-            "kind": self.kind,
+            **head,
             **asdict(state.announced),
             "outward": self.outward.value,
             "words": self.table[state.phase].words,
@@ -97,13 +105,13 @@ class Status:
         """For people; a live view shows them again and again."""
         state = self.state
         if state is None:
-            yield f"{self.kind}: never started"
+            yield f"{self.title}: never started"
             return
         announced = state.announced
         phase = self.table[state.phase]
         held = ", writes wait" if phase.holds_writes else ""
         paused = ", paused" if state.paused else ""
-        yield f"{self.kind}: {phase.name}{paused}{held} ({phase.words})"
+        yield f"{self.title}: {phase.name}{paused}{held} ({phase.words})"
         yield f"attempt   {announced.attempt}, number {announced.number}, epoch {announced.epoch}"
         for name, value in announced.parameters.items():
             yield f"{name:<9} {value}"
@@ -131,11 +139,12 @@ class Status:
         state = self.state
         phase = "not started" if state is None else state.phase
         name = "anabranch_migration"
+        labels = {"operation": self.kind, **({"of": self.of} if self.of else {})}
         yield Metric(
             f"{name}_phase",
             "gauge",
             "1 for the phase that an operation is in.",
-            (Sample(1, {"operation": self.kind, "phase": phase}),),
+            (Sample(1, {**labels, "phase": phase}),),
         )
         if state is None:
             return
@@ -161,7 +170,7 @@ class Status:
                 ("lag", "What is known and not yet copied.", progress["lag"] or 0),
             ]
         for figure, words, value in figures:
-            yield gauge(f"{name}_{figure}", words, value, operation=self.kind)
+            yield gauge(f"{name}_{figure}", words, value, **labels)
 
 
 def _progress_words(progress: dict[str, Any]) -> str:

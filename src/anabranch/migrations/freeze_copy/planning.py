@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from anabranch.errors import InputError
@@ -21,10 +22,30 @@ _CONFIGURATION: Final = ("/admin/clusters", "/admin/policies")
 _TOPICS: Final = "/managed-ledgers/"
 _ELSEWHERE: Final = (
     "has no clusters, tenants and policies, and yet there are topics: they are in a configuration "
-    "store of its own (Pulsar: configurationMetadataStoreUrl), which is not supported. Copy that "
-    "into this store first, while nobody changes it"
+    "store of its own (Pulsar: configurationMetadataStoreUrl). Name that in the setting "
+    "configuration_metadata_url of every server, or copy it into this store first, while nobody "
+    "changes it"
+)
+_STAY: Final = (
+    "clusters, tenants and policies are in a configuration store of their own, and stay there"
+)
+_ALONE: Final = (
+    "this is the configuration store: topics and ledgers are in the metadata store, and stay "
+    "there. Of other clusters that use it, brokers that take part go along; those that do not "
+    "cannot be seen from here: let them take part, or stop them first"
 )
 _RIGHTS: Final = "has access rights, which the target cannot hold: say drop_acls to leave them out"
+
+
+class Configuration(Enum):
+    """Where clusters, tenants and policies are, seen from the store that is replaced."""
+
+    WITHIN = "within"
+    """In it, as far as anybody was told."""
+    APART = "apart"
+    """In a store of their own."""
+    ALONE = "alone"
+    """It is that store."""
 
 
 def rate_of(parameters: Mapping[str, str]) -> float | None:
@@ -92,6 +113,7 @@ class Survey:
     keeping: Keeping
     """What the target holds of a record."""
     drop_acls: bool
+    where: Configuration = Configuration.WITHIN
     nodes: int = 0
     size_bytes: int = 0
     ephemerals: int = 0
@@ -133,7 +155,7 @@ class Survey:
         found = list(self.blockers)
         if self.blockers_left_out:
             found.append(Blocker("others", f"{self.blockers_left_out} more are in the way"))
-        if self.has_topics and not self.configuration:
+        if self.where is Configuration.WITHIN and self.has_topics and not self.configuration:
             found.append(Blocker("/admin", _ELSEWHERE))
         return found
 
@@ -153,7 +175,11 @@ class Survey:
     def notes(self) -> list[str]:
         """What will be different afterwards."""
         notes = []
-        if self.configuration:
+        if self.where is Configuration.ALONE:
+            notes.append(_ALONE)
+        elif self.where is Configuration.APART:
+            notes.append(_STAY)
+        elif self.configuration:
             notes.append("clusters, tenants and policies are in this store, and go along")
         if not self.keeping.times:
             notes.append("times of nodes become those of the copy")

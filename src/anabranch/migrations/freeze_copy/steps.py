@@ -43,6 +43,7 @@ from anabranch.migrations.freeze_copy.outsiders import Outsiders, flag_in_use
 from anabranch.migrations.freeze_copy.phases import TABLE
 from anabranch.migrations.freeze_copy.planning import (
     LOCAL,
+    Configuration,
     Survey,
     notes_on_engine,
     rate_of,
@@ -69,11 +70,13 @@ class FreezeCopy:
         table: Table = TABLE,
         look_at: OpenStore | None = None,
         engines: Mapping[str, BulkEngine] = MappingProxyType({}),
+        configuration: Configuration = Configuration.WITHIN,
     ) -> None:
         """`source` is the driver's own handle, past every gate; `open_store` opens the target.
 
         `look_at` opens it for a plan, without making anything; NotFound: there is no such store.
         `engines` may compare both stores in the driver's place, if the parameter `bulk` names one.
+        `configuration` says where clusters, tenants and policies are.
         """
         self.table = table
         self._runtime = runtime
@@ -81,6 +84,7 @@ class FreezeCopy:
         self._open_store = open_store
         self._look_at = open_store if look_at is None else look_at
         self._engines = engines
+        self._configuration = configuration
         self._target: End | None = None
         self._attempt = ""
         self._turn: Turn | None = None
@@ -110,7 +114,8 @@ class FreezeCopy:
         outsiders = Outsiders(
             await read_reports(source, self.kind), url, accepts_risk=accepts_risk(parameters)
         )
-        survey = Survey(keeping_of(url), parameters.get("drop_acls") == "true")
+        drop_acls = parameters.get("drop_acls") == "true"
+        survey = Survey(keeping_of(url), drop_acls, self._configuration)
         began_s = self._runtime.clock.monotonic_s()
         async for record in source.export(ROOT):
             survey.add(record)

@@ -136,7 +136,7 @@ def missing_policies_are_overlooked(self: Survey) -> list[Blocker]:
     target="anabranch.server.setting:Setting.accept",
 )
 def configuration_store_is_ignored(self: Setting, value: object) -> object:
-    """A configuration store is taken from the settings, and never looked into."""
+    """A configuration store of one process alone is taken from the settings."""
     if self.name == "configuration_metadata_url":
         return value
     return original("configuration_store_is_ignored")(self, value)
