@@ -12,6 +12,7 @@ from anabranch.errors import AnabranchError, ConflictError, Fenced, LockBusy, No
 from anabranch.ids import TopicName
 from anabranch.metadata.cache import MetadataCache
 from anabranch.metadata.locks import Lock, Locks
+from anabranch.metadata.parted import part_holding
 from anabranch.metadata.store import MetadataStore
 from anabranch.ownership.addresses import BrokerAddress, BundleOwner, read_owner
 from anabranch.ownership.bundles import BUNDLES, Bundle, NamespaceBundles
@@ -37,7 +38,7 @@ class ClusterOwnership:
         self.me = me
         self.membership = Membership(store, runtime, tasks, me)
         self.layouts = Layouts(store, runtime)
-        self._store = store
+        self._store = part_holding(store, BUNDLES)
         self.on_lost: Callable[[Bundle], None] = lambda bundle: None
         self._tasks = tasks
         self._locks = Locks(store, runtime.clock, tasks, prefix=BUNDLES)

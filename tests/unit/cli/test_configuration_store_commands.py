@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
+from anabranch.client.admin import AdminClient
 from anabranch.policies.paths import CLUSTERS
 from anabranch.server.assembly import Standalone
 from anabranch.testing.parted_cluster import CLUSTER, SINGLE, PartedCluster
@@ -103,7 +104,16 @@ async def test_a_server_for_itself_keeps_its_tenants_there(cluster: PartedCluste
     new = {"metadata_url": "new metadata", "configuration_metadata_url": "new configuration"}
     urls = {setting: cluster.urls[name] for setting, name in new.items()}
     server = await cluster.start_broker(Standalone, **urls)
-    await run("tenants", "create", "mine", "--web-url", server.web_url)
+    async with AdminClient(server.web_url) as admin:
+        await admin.tenants.create("mine", clusters=[server.cluster])
+        await admin.namespaces.create("mine/n", bundles=2)
+        await admin.topics.create("persistent://mine/n/plain")
+        await admin.topics.create_partitioned("persistent://mine/n/cut", 2)
+        assert await admin.topics.names_of_partitioned("mine/n") == ["persistent://mine/n/cut"]
+        await admin.topics.delete_partitioned("persistent://mine/n/cut")
+        await admin.topics.delete("persistent://mine/n/plain")
+        await admin.namespaces.delete("mine/n")
+        assert await admin.namespaces.names("mine") == []
     tenants = await (await cluster.store("new configuration")).children("/admin/policies")
     assert {"mine", "public"} <= set(tenants)
     local = await paths_in(cluster, "new metadata")

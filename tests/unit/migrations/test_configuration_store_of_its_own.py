@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Fenced
+from anabranch.ids import TopicName
 from anabranch.metadata.announced import journal_path
 from anabranch.testing.parted_cluster import (
     CLUSTER,
@@ -100,6 +101,17 @@ async def test_both_are_replaced_at_once_and_one_goes_back(
     assert set(left) < set(owned), "the rollback has brought everything back"
 
 
+async def all_have_left(cluster: PartedCluster) -> None:
+    """Every broker has let go of both old stores."""
+    async with asyncio.timeout(30):
+        for broker in cluster.brokers:
+            for store in (broker._stores.local, broker._stores.configuration):
+                assert store is not None
+                assert store.replaceable is not None
+                while not store.replaceable.journal.ended:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+
 async def both_are_shown(cluster: PartedCluster) -> None:
     """Among a broker's figures, under one heading."""
     wanted = {
@@ -116,7 +128,7 @@ async def both_are_shown(cluster: PartedCluster) -> None:
     assert lines.count("# TYPE anabranch_migration_phase gauge") == 1
 
 
-@pytest.mark.goal("454.A37", part="separately", broken_by="successor_is_not_named")
+@pytest.mark.goal("454.A37", part="separately", broken_by="successor_is_not_looked_for")
 async def test_a_broker_with_the_old_addresses_finds_both(
     cluster: PartedCluster, load: PolicyLoad
 ) -> None:
@@ -128,12 +140,14 @@ async def test_a_broker_with_the_old_addresses_finds_both(
         await until(admin, name, "finalized")
     await load.some_more()
     await load.stop()
+    await all_have_left(cluster)
+    for name in SINGLE:
+        await cluster.services[name].close()
     late = await cluster.start_broker()
     asked = await cluster.admin(len(cluster.brokers) - 1)
     assert await load.missing(asked) == []
     await asked.tenants.create("latecomer", clusters=[CLUSTER])
     assert await (await cluster.store("new configuration")).exists("/admin/policies/latecomer")
-    assert not await (await cluster.store("configuration")).exists("/admin/policies/latecomer")
     assert late.configuration_migration is not None
     fixed = await cluster.start_broker(
         metadata_url=cluster.urls["new metadata"],
@@ -163,8 +177,24 @@ async def test_what_stands_against_it_is_named(cluster: PartedCluster, load: Pol
         except AnabranchError as refused:
             blocked = str(refused)
         else:
-            (blocker,) = found["blockers"]
+            assert len(found["blockers"]) == 1
+            blocker = found["blockers"][0]
             blocked = blocker["who"] + blocker["why"]
         assert mute.broker.ownership.me.broker_id in blocked
         assert "takes no part in replacing the configuration store" in blocked
     assert (await admin.metadata_migration.status("configuration"))["phase"] is None
+
+
+@pytest.mark.broken_by("owners_ask_both_stores")
+async def test_owners_need_no_configuration_store(cluster: PartedCluster) -> None:
+    for _ in range(2):
+        await cluster.start_broker()
+    topic = TopicName.parse("persistent://public/default/t")
+    first, second = [broker.broker.ownership for broker in cluster.brokers]
+    for owner in (first, second):
+        await owner.locate(topic)  # what its namespace is like is remembered
+    await cluster.services["configuration"].close()
+    await first.require(topic)
+    assert first.owns(topic)
+    with pytest.raises(Fenced, match="Please redo the lookup"):
+        await second.require(topic)

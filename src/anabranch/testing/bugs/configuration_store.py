@@ -49,3 +49,9 @@ async def brokers_apart_are_overlooked(
 @planted("any_configuration_will_do", target="anabranch.server.configuration_store:check_belongs")
 async def any_configuration_will_do(local: MetadataStore, configuration: MetadataStore) -> None:
     """A broker serves topics with the tenants and policies of others."""
+
+
+@planted("owners_ask_both_stores", target="anabranch.ownership.cluster_ownership:part_holding")
+def owners_ask_both_stores(store: MetadataStore, prefix: str) -> MetadataStore:
+    """Who asks for an owner waits for a store that has nothing to do with owners."""
+    return store
