@@ -22,15 +22,18 @@ from anabranch.testing.servers.standalone import healthy
 LEDGERS_URL: Final = "bookkeeper:?ensemble=3&write=3&ack=2"
 
 
-def init_cluster(metadata_url: str, *, cluster: str = "test") -> None:
-    """Prepare a metadata store with our own tool.
+def init_cluster(metadata_url: str, *, cluster: str = "test", configuration_url: str = "") -> None:
+    """Prepare a metadata store with our own tool, and a configuration store if there is one.
 
     Raises:
         ToolFailed: with its output, if it fails.
     """
     command = child_command("anabranch", "cluster", "init")
     done = subprocess.run(
-        [*command, "--cluster", cluster, "--metadata-url", metadata_url],
+        [
+            *(*command, "--cluster", cluster, "--metadata-url", metadata_url),
+            *("--configuration-metadata-url", configuration_url),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
