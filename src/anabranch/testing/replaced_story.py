@@ -31,8 +31,8 @@ OWN_DOCUMENTS: Final = frozenset({"fence", "generation", "present", "reserved"})
 Opener = Callable[[str], Awaitable[MetadataStore]]
 
 
-class TwoStores(Backend, Protocol):
-    """Where the story is played; the first store is in use in the beginning."""
+class Pair(Protocol):
+    """Two stores, of which the first is in use in the beginning."""
 
     source_url: str
     target_url: str
@@ -42,16 +42,22 @@ class TwoStores(Backend, Protocol):
         ...
 
 
+class TwoStores(Backend, Pair, Protocol):
+    """Where the story is played."""
+
+
 class Operator:
     """Asks for the store to be replaced, for aborts and for the way back."""
 
-    def __init__(self, world: World, stores: TwoStores, attempts: int, calm_s: float) -> None:
+    def __init__(
+        self, world: World, stores: Pair, attempts: int, calm_s: float, name: str = OPERATOR
+    ) -> None:
         """After `calm_s` every fault is over, and every session that its process left."""
         self._attempts = attempts
         self._world = world
         self._stores = stores
         self._calm_s = calm_s
-        self._rng = world.rng(OPERATOR)
+        self._rng = world.rng(name)
 
     async def run(self, runtime: Runtime) -> None:
         """One life of the operator."""

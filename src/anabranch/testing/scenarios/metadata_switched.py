@@ -7,7 +7,7 @@ and then; such a one is never switched to.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from anabranch.errors import Unreachable
 from anabranch.metadata.announced import Report, journal_path, read_announced
@@ -140,10 +140,18 @@ def _is_alive(life: object) -> bool:
     return isinstance(life, Incarnation) and life.alive
 
 
+class Handles(Protocol):
+    """What can be hurt besides processes."""
+
+    timeout_s: float
+    services: dict[str, WholeService]
+    stores: dict[str, list[WholeStore]]
+
+
 class HandleNemesis(PacedNemesis):
     """Also hurts single connections, of which a process has several, and the services."""
 
-    def __init__(self, backend: SwitchedBackend, world: World, targets: list[Process]) -> None:
+    def __init__(self, backend: Handles, world: World, targets: list[Process]) -> None:
         self._backend = backend
         super().__init__(world, targets, WEIGHTS, backend.timeout_s)
 
