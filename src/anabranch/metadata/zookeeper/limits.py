@@ -12,7 +12,7 @@ RESTORE_OPERATIONS_MIN: Final = 20
 """Requests of a restore do not get shorter than this."""
 RESTORE_ANSWER_S_USUAL: Final = 0.25
 """Requests of a restore get shorter when their answers take longer than this."""
-READERS_MAX: Final = 16
+READERS_MAX: Final = 8
 """Connections for access rights of whole trees. A server takes 60 from one address, as a rule."""
 READERS_OPEN_S_MAX: Final = 3.0
 """One that is not open then is done without."""
