@@ -115,6 +115,24 @@ async def test_they_show_what_was_there_before_they_are_asked(
     await other.close()
 
 
+async def test_connections_that_break_are_made_again(
+    ensemble: Ensemble, store: ZooKeeperStore
+) -> None:
+    await store.restore(each(tree()))
+    wanted = [record.access async for record in store.export()]
+    source = source_of(store)
+    moment = await source.moment()
+    found = []
+    async for record in source.outlines():
+        if len(found) in (0, NODES // 2):
+            for server in ensemble.servers:
+                for connection in list(server.connections):
+                    connection.hang_up()
+        found.append(record.access)
+    assert found == wanted
+    assert await source.moment() == moment, "a session that goes on is no new one"
+
+
 def take_only(connections: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have servers hang up on more."""
     made = ClientConnection.connection_made
