@@ -1,6 +1,8 @@
 // Recovers the ledgers that it is told to, with BookKeeper's own client: "recover ID" on its standard
 // input is answered with where the ledger ends, a digest of its entries, and from when to when that
-// took. "make COUNT" leaves so many of its own open.
+// took. "make COUNT" leaves so many of its own open; "confirmed ID" asks what is known to be
+// confirmed of a ledger that is left to its writer. The second argument is how often its writers
+// tell that, in milliseconds, or 0.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -23,6 +25,7 @@ public class RecoverLedgers {
     public static void main(String[] arguments) throws Exception {
         ClientConfiguration settings = new ClientConfiguration();
         settings.setMetadataServiceUri(arguments[0]);
+        settings.setExplictLacInterval(Integer.parseInt(arguments[1]));
         client = new BookKeeper(settings);
         System.out.println("ready");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
@@ -30,8 +33,12 @@ public class RecoverLedgers {
             String[] words = line.split(" ");
             if (words[0].equals("make")) {
                 make(Integer.parseInt(words[1]));
-            } else {
+            } else if (words[0].equals("recover")) {
                 recover(Long.parseLong(words[1]));
+            } else {
+                long id = Long.parseLong(words[1]);
+                LedgerHandle ledger = client.openLedgerNoRecovery(id, DigestType.CRC32C, PASSWORD);
+                System.out.println("confirmed " + id + " " + ledger.readExplicitLastConfirmed());
             }
         }
         Runtime.getRuntime().halt(0);

@@ -1,4 +1,4 @@
-"""Our recovery of a ledger and that of BookKeeper's Java client, at the same time."""
+"""Open ledgers, which we and BookKeeper's Java client recover at once, or leave to their writer."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.bookies.registered import registered
-from anabranch.testing.contracts.coordination import until
+from anabranch.testing.contracts.coordination import until, until_shown
 from anabranch.testing.contracts.ledgers import append, payloads_of
 from anabranch.testing.servers import bookkeeper, free_port, set_up_cluster, zookeeper
 from anabranch.testing.servers.bookkeeper import BookKeeper
@@ -30,8 +30,6 @@ from anabranch.testing.servers.pulsar import java_command
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 PROGRAM: Final = Path(__file__).with_name("RecoverLedgers.java")
-# What the last entry is, bookies are told by later ones alone: recoveries have to find it.
-SETTINGS: Final = BookKeeperSettings(password=b"secret", explicit_lac_s=0.0)
 LEDGERS: Final = 24
 ENTRIES: Final = 50
 STEP_S: Final = 0.01
@@ -75,6 +73,13 @@ class JavaClient:
         assert int(named) == ledger_id
         return Recovered(int(last), int(length), entries, int(begun), int(over))
 
+    async def confirmed(self, ledger_id: int) -> int:
+        """The last entry of an open ledger that it knows to be confirmed."""
+        self._say(f"confirmed {ledger_id}")
+        named, last = await self._answer("confirmed")
+        assert int(named) == ledger_id
+        return int(last)
+
     def _say(self, line: str) -> None:
         assert self._program.stdin is not None
         self._program.stdin.write(line.encode() + b"\n")
@@ -90,10 +95,13 @@ class JavaClient:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, url: str, folder: Path) -> AsyncIterator["JavaClient"]:
+    async def started(
+        cls, url: str, folder: Path, *, tells_ms: int = 0
+    ) -> AsyncIterator["JavaClient"]:
         program = await asyncio.create_subprocess_exec(
             *java_command(folder, "-Xmx256m", main=str(PROGRAM)),
             f"metadata-store:{url}",
+            str(tells_ms),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -129,8 +137,10 @@ async def java(servers: tuple[str, BookKeeper], tmp_path: Path) -> AsyncIterator
         yield client
 
 
-async def opened(metadata: MetadataStore) -> BookKeeperLedgerStore:
-    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, SETTINGS)
+async def opened(metadata: MetadataStore, explicit_lac_s: float = 0.0) -> BookKeeperLedgerStore:
+    # What the last entry is, bookies are told by later ones alone: recoveries have to find it.
+    settings = BookKeeperSettings(password=b"secret", explicit_lac_s=explicit_lac_s)
+    store = await BookKeeperLedgerStore.open_cluster(real_runtime(), metadata, settings)
     await registered(store, 4)
     return store
 
@@ -273,3 +283,29 @@ async def test_ledgers_that_have_lost_a_bookie_are_recovered_by_both(
     race.check(len(written))
     assert left, "some were left without it"
     await store.close()
+
+
+@pytest.mark.goal("core.L3", part="real bookies")
+async def test_the_last_entry_is_told_while_nothing_follows_it(
+    metadata: MetadataStore, servers: tuple[str, BookKeeper], tmp_path: Path
+) -> None:
+    """By us to Java and by Java to us; an entry itself tells only of those before it."""
+    async with JavaClient.started(servers[0], tmp_path, tells_ms=200) as java:
+        store = await opened(metadata, explicit_lac_s=0.2)
+        ledger_id = 3 * FIRST_ID
+        await append(await store.create(ledger_id), *(b"%d" % n for n in range(ENTRIES)))
+
+        async def java_knows() -> bool:
+            return await java.confirmed(ledger_id) == ENTRIES - 1
+
+        await until_shown(java_knows)
+        ((made, entries),) = (await java.make(1)).items()
+
+        async def we_know() -> bool:
+            return (await store.describe(made)).last_entry_id == entries - 1
+
+        await until_shown(we_know)
+        for known in (ledger_id, made):
+            found = (await store.cluster.registry.read(known)).metadata
+            assert found.state is State.OPEN, "nobody recovered it"
+        await store.close()
