@@ -145,10 +145,10 @@ def early_birds_write(announced: Announced | None) -> Posture:
 
 
 @planted("tail_is_not_waited_for", target="anabranch.migrations.freeze_copy.tail:Tail.catch_up")
-async def tail_is_not_waited_for(self: Tail) -> int:
+async def tail_is_not_waited_for(self: Tail, *, hurries: bool = True) -> int:
     """Writes have to wait however much is left to copy."""
     plain: Any = original("tail_is_not_waited_for")
-    await plain(self)
+    await plain(self, hurries=hurries)
     return 0
 
 

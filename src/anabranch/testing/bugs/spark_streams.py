@@ -62,10 +62,14 @@ def spark_moves_the_frozen_target(self: StreamReader, begin: Offsets) -> Any:
 
 @planted("spark_takes_whole_entries", target="pyspark_anabranch.admission:take")
 def spark_takes_whole_entries(
-    waiting: Sequence[Waiting], rows_max: int | None, bytes_max: int | None
+    waiting: Sequence[Waiting],
+    rows_max: int | None,
+    bytes_max: int | None,
+    owed: Sequence[str] = (),
 ) -> dict[str, Place]:
     """A batch that is to end within an entry ends behind it."""
-    ends: dict[str, Place] = original("spark_takes_whole_entries")(waiting, rows_max, bytes_max)
+    plain = original("spark_takes_whole_entries")
+    ends: dict[str, Place] = plain(waiting, rows_max, bytes_max, owed)
     return {
         topic: end._replace(entry_id=end.entry_id + (end.batch_index > 0), batch_index=0)
         for topic, end in ends.items()
