@@ -8,6 +8,7 @@ from anabranch.broker import topic_operations
 from anabranch.broker.policies.source import PolicySource
 from anabranch.broker.schemas import Schemas
 from anabranch.broker.topic import Topic
+from anabranch.client.admin import Peeked
 from anabranch.ids import Position, TopicName
 from anabranch.managed_ledger.cursor import Cursor
 from anabranch.policies import NamespacePolicies, TopicPolicies
@@ -19,6 +20,12 @@ from anabranch.testing.planted import original, planted
 def what_is_missing_is_answered_as_done(what: str) -> None:
     """Whoever asks for what is not there hears that it was done."""
     del what
+
+
+@planted("peeked_batches_stay_whole", target="anabranch.client.admin.documents:Peeked.messages")
+def peeked_batches_stay_whole(self: Peeked) -> list[Peeked]:
+    """What is looked at is never a batch."""
+    return [self]
 
 
 @planted("clusters_are_named_as_one_likes", target="anabranch.admin.replication:_wanted")
