@@ -21,7 +21,7 @@ SEEN = [
     "encrypted [secret, false, [k]]",
     "modes [ProducerFencedException, ProducerBusyException, true, ProducerFencedException]",
     "fencing producer sends [true]",
-    "deduplicated [-1, 0:3, 0:5, 0:7, 7, end]",
+    "deduplicated [-1, 7, 0:3, 0:5, 0:7, end]",
     "delayed [now, later, late] [true, true, true]",
     "partitions [204, 3, [0, 1, 2], 60, true]",
     "non-persistent [passes]",
