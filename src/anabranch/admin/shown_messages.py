@@ -75,7 +75,10 @@ def shown(found: StoredMessage | None) -> Response:
             f"message {found.position} has {size} bytes beside its payload: no more than "
             f"{SHOWN_HEADER_BYTES_MAX} fit into the head of an answer",
         )
-    return Response(data, headers=headers, media_type="application/octet-stream")
+    answer = Response(data, media_type="application/octet-stream")
+    # With their capitals: Pulsar's own client looks for them so where it goes through all headers.
+    answer.raw_headers += [(name.encode(), value.encode()) for name, value in headers.items()]
+    return answer
 
 
 def _said(metadata: MessageMetadata) -> Iterator[tuple[str, str]]:
