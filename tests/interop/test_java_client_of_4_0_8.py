@@ -26,7 +26,7 @@ def server() -> Iterator[Standalone]:
         yield running
 
 
-@pytest.mark.goal("core.B2", part="encryption", broken_by="encrypted_entries_are_left_out")
+@pytest.mark.goal("core.B2", part="encryption")
 @pytest.mark.goal("core.B4", part="key_shared")
 @pytest.mark.goal("core.B5", part="seek by id")
 @pytest.mark.goal("core.B10", part="all types")
