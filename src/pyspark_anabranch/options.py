@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from anabranch.errors import ConfigError, InputError
 from anabranch.ids import TopicName
 from anabranch.wire.compression import COMPRESSIONS
 from pyspark_anabranch.access import Access
+from pyspark_anabranch.addresses import admin_beside, admin_url, service_url
 from pyspark_anabranch.encrypted_entries import CONSUME, DISCARD, FAIL, FAILURE_ACTIONS
 from pyspark_anabranch.limits import READ_WAIT_S, TRIGGER_DELAY_S
 from pyspark_anabranch.places import Place
@@ -22,7 +22,6 @@ EARLIEST, LATEST = "earliest", "latest"
 ONCE, AT_LEAST_ONCE = "once", "at_least_once"
 Bound = str | int | Place
 """`earliest`, `latest`, a publish time in ms, or a place."""
-_WEB_PORT: Final = 8080
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +148,15 @@ def _names(text: str) -> tuple[TopicName, ...]:
 _ALL: Final = "read, stream, write"
 _READS: Final = "read, stream"
 OPTIONS: Final = (
-    Option("serviceUrl", _ALL, "", "`pulsar://host:port` of any broker"),
+    Option(
+        "serviceUrl", _ALL, "",
+        "`pulsar://host:port` of any broker, or of several, with commas between",
+        service_url,
+    ),
     Option(
         "adminUrl", _ALL, "",
-        "of the admin interface; port 8080 of the first broker unless given",
+        "`http://host:port` of the admin interface; port 8080 of the first broker unless given",
+        admin_url,
     ),
     Option("authToken", _ALL, "", "a JSON web token, shown to brokers and the admin interface"),
     Option("topic", _ALL, "", "one topic, with all its partitions", _names),
@@ -332,11 +336,8 @@ class Options:
     @property
     def access(self) -> Access:
         """Where brokers and their admin interface are."""
-        service_url, admin_url = self["serviceUrl"], self["adminUrl"]
-        if not admin_url:
-            first = service_url.partition(",")[0]
-            admin_url = f"http://{urlsplit(first).hostname}:{_WEB_PORT}"
-        return Access(service_url, admin_url, self["authToken"])
+        brokers = self["serviceUrl"]
+        return Access(brokers, self["adminUrl"] or admin_beside(brokers), self["authToken"])
 
     @property
     def checkpoint(self) -> str:
@@ -369,3 +370,17 @@ class Options:
             )
         if self["lostRanges"] and self["failOnDataLoss"]:
             raise ConfigError("option lostRanges is of no use unless failOnDataLoss is false")
+
+    def check_limits(self) -> None:
+        """Refuse limits of batches that contradict each other, or do nothing.
+
+        Raises:
+            ConfigError: naming those that were given.
+        """
+        least, most = self["minRowsPerTrigger"], self["maxRowsPerTrigger"]
+        if least is None and self.is_given("maxTriggerDelay"):
+            raise ConfigError("option maxTriggerDelay is of no use without minRowsPerTrigger")
+        if least is not None and most is not None and least > most:
+            raise ConfigError(
+                f"option minRowsPerTrigger, {least}, is more than maxRowsPerTrigger, {most}"
+            )

@@ -34,15 +34,19 @@ class AnabranchSource(DataSource):
     def schema(self) -> str:
         """The columns that were chosen."""
         columns = Options(self.options).columns
-        return ", ".join(f"{column.name} {column.spark}" for column in columns)
+        # A session may have `timestamp` mean moments without a time zone, which ours are not.
+        return ", ".join(
+            f"{column.name} {column.spark.replace('timestamp', 'timestamp_ltz')}"
+            for column in columns
+        )
 
     def reader(self, schema: StructType) -> "BatchReader":
         """Read what is there."""
-        return BatchReader(self._read_options("read"))
+        return BatchReader(self._read_options("read", schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Read on and on."""
-        return StreamReader(self._read_options("stream"))
+        return StreamReader(self._read_options("stream", schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DirectBatchWriter | StagedBatchWriter:
         """Write a DataFrame once."""
@@ -78,13 +82,31 @@ class AnabranchSource(DataSource):
         check_schema(types, topics[0] if topics else None)
         return options
 
-    def _read_options(self, use: str) -> Options:
+    def _read_options(self, use: str, schema: StructType | None) -> Options:
         options = Options(self.options)
+        if schema is not None:
+            _check_own(schema, options)
         options.check_use(use)
         options.check_topics()
+        options.check_limits()
         check_ledgers(options)
         check_decryption(options)
         return options
+
+
+def _check_own(schema: StructType, options: Options) -> None:
+    """Refuse columns that somebody wishes for: Spark would take ours for them.
+
+    Raises:
+        ConfigError: saying how columns are chosen.
+    """
+    wished = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+    ours = [f"{column.name} {column.spark}" for column in options.columns]
+    if wished != ours:
+        raise ConfigError(
+            f"topics have columns of their own, {', '.join(ours)}, not {', '.join(wished)}: leave "
+            "out the schema, choose with the option columns, and cast what has been read"
+        )
 
 
 class _FiltersIfAny:
