@@ -20,6 +20,7 @@ from pyspark_anabranch.row_columns import COLUMNS, COLUMNS_BY_NAME, ENCRYPTION, 
 
 EARLIEST, LATEST = "earliest", "latest"
 ONCE, AT_LEAST_ONCE = "once", "at_least_once"
+AUTO, ALWAYS = "auto", "always"
 Bound = str | int | Place
 """`earliest`, `latest`, a publish time in ms, or a place."""
 
@@ -50,10 +51,14 @@ def _whole_or_none(text: str) -> int | None:
     return _whole(text) if text else None
 
 
-def _guarantee(text: str) -> str:
-    if text not in (ONCE, AT_LEAST_ONCE):
-        raise ConfigError(f"{ONCE} or {AT_LEAST_ONCE} is wanted, not {text!r}")
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            wanted = f"{', '.join(words[:-1])} or {words[-1]}"
+            raise ConfigError(f"{wanted} is wanted, not {text!r}")
+        return text
+
+    return parse
 
 
 def _packing(text: str) -> str:
@@ -74,12 +79,6 @@ def _seconds(text: str) -> float:
         raise ConfigError(f"a time such as 500ms, 10s or 15m is wanted, not {text!r}")
     factor = {"ms": 0.001, "s": 1, None: 1, "m": 60, "min": 60, "h": 3600}[found[2]]
     return float(found[1]) * factor
-
-
-def _failure_action(text: str) -> str:
-    if text not in FAILURE_ACTIONS:
-        raise ConfigError(f"{', '.join(FAILURE_ACTIONS)} is wanted, not {text!r}")
-    return text
 
 
 def _private_keys(text: str) -> str | dict[str, str]:
@@ -183,6 +182,13 @@ OPTIONS: Final = (
         _columns,
     ),
     Option(
+        "filterPushdown", "read", AUTO,
+        f"whether conditions that Spark hands down leave out what cannot match: `{AUTO}` where "
+        "Spark plans every query by itself, which 4.3 and older do not; with those, "
+        f"`{ALWAYS}` is for a DataFrame that is used in one query alone, others over it miss rows",
+        _one_of(AUTO, ALWAYS),
+    ),
+    Option(
         "failOnDataLoss", _READS, "true",
         "whether a query ends when something it has to read was deleted; else it goes on, and "
         "logs what is missing",
@@ -238,7 +244,7 @@ OPTIONS: Final = (
         "`once` keeps rows until all tasks are done and publishes those that count, so that a "
         "job or a batch that fails leaves nothing; `at_least_once` sends them from the tasks at "
         "once",
-        _guarantee,
+        _one_of(ONCE, AT_LEAST_ONCE),
     ),
     Option(
         "stagingFolder", "write", "",
@@ -278,7 +284,7 @@ OPTIONS: Final = (
         f"what becomes of an entry that no key opens: `{FAIL}` ends the query, `{DISCARD}` leaves "
         f"it out, `{CONSUME}` makes it one row with its bytes as they are stored, and adds the "
         "column `encryption`",
-        _failure_action,
+        _one_of(*FAILURE_ACTIONS),
     ),
     Option(
         "readTimeout", _READS, f"{READ_WAIT_S:g}s", "how long a task waits for its next entry",

@@ -16,6 +16,11 @@ from pyspark_anabranch.sink_rows import event_times_of, sink_rows
 
 _LAST_NUMBER: Final = 2**63 - 1
 _SCHEMA_VERSION_BYTES: Final = 8
+_SMALL: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.large_binary(): pa.binary(),
+    pa.large_string(): pa.string(),
+    pa.map_(pa.large_string(), pa.large_string()): pa.map_(pa.string(), pa.string()),
+}
 
 
 class LookedAt:
@@ -36,11 +41,21 @@ class LookedAt:
         """What the largest of them takes at most."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
+        for given in self._batches:
+            batch = with_small_offsets(given)
             check_rows(batch, self.rows, rows_name_topics=self._rows_name_topics)
             self.largest_bytes = max(self.largest_bytes, int(row_sizes(batch).max(initial=0)))
             self.rows += batch.num_rows
             yield batch
+
+
+def with_small_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in the types of Arrow that Spark has unless `useLargeVarTypes` is set."""
+    types = [_SMALL.get(field.type, field.type) for field in batch.schema]
+    if types == batch.schema.types:
+        return batch
+    columns = [column.cast(type_) for column, type_ in zip(batch.columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def check_rows(batch: pa.RecordBatch, first: int, *, rows_name_topics: bool) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import ConfigError
 from anabranch.runtime.real import real_runtime
-from pyspark_anabranch.options import AT_LEAST_ONCE, Options
+from pyspark_anabranch.options import ALWAYS, AT_LEAST_ONCE, Options
 from pyspark_anabranch.planning import batch_ranges, tasks_of
 from pyspark_anabranch.private_keys import check_decryption
 from pyspark_anabranch.row_filters import RowFilters
@@ -109,12 +109,21 @@ def _check_own(schema: StructType, options: Options) -> None:
         )
 
 
+def keeps_plans_apart() -> bool:
+    """Whether this Spark plans every query by itself.
+
+    Up to 4.3 a plan that was made with the filters of one query serves the next query over the
+    same DataFrame, too, which then misses rows. The release that ended this brought `pushLimit`.
+    """
+    return hasattr(DataSourceReader, "pushLimit")
+
+
 class _FiltersIfAny:
     """`pushFilters` for Spark's planner, whether filters are handed down or not.
 
     A reader with a method of this name is refused where `spark.sql.python.filterPushdown.enabled`
     is off, and nobody tells a reader whether it is. To whoever compares, this is the method that
-    does nothing; where filters are handed down, they are taken.
+    does nothing; where filters are handed down, they are taken if that can do no harm.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -123,7 +132,8 @@ class _FiltersIfAny:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._reader.filters = RowFilters(filters)
+        if self._reader.takes_filters:
+            self._reader.filters = RowFilters(filters)
         return filters
 
 
@@ -133,6 +143,8 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
         self.filters = RowFilters()
+        self.takes_filters = options["filterPushdown"] == ALWAYS or keeps_plans_apart()
+        """Whether what Spark hands down is looked at."""
 
     @property
     def pushFilters(self) -> _FiltersIfAny:  # noqa: N802 - Spark's name

@@ -168,3 +168,30 @@ def test_values_are_bytes_whatever_spark_calls_them(topics, tmp_path):
         writer = job(topics, tmp_path, topic="bytes")
         writer.commit([writer.write(iter([batch]))])
     assert topics.values(topic="bytes") == [b"before", *[*GOOD[:5], b"\xff"] * 2]
+
+
+@pytest.mark.goal("spark.C16", part="columns", broken_by="spark_keeps_large_offsets")
+@pytest.mark.parametrize("guarantee", ["once", "at_least_once"])
+def test_columns_with_large_offsets_are_written_as_others_are(topics, tmp_path, guarantee):
+    topic = f"offsets-{guarantee.replace('_', '-')}"
+    topics.fill(topic, [b"before"])
+    text, octets = pa.large_string(), pa.large_binary()
+    columns = {"value": pa.array(GOOD, octets), "key": pa.array(["k"] * 6, text)}
+    pairs = pa.array([[("a", "b")]] * 6, pa.map_(text, text))
+    places = pa.array([topic] * 6, text)
+    for number, batch in enumerate(
+        (
+            pa.RecordBatch.from_pydict(columns),
+            pa.RecordBatch.from_pydict(columns | {"properties": pairs, "topic": places}),
+        )
+    ):
+        named = {} if number else {"topic": topic}
+        if guarantee == "once":
+            writer = job(topics, tmp_path, **named)
+            writer.commit([writer.write(iter([batch]))])
+        else:
+            Publishing(Options(topics.options(**named))).send("job", number, 0, iter([batch]))
+    found = topics.rows(topic=topic)[1:]
+    assert [row["value"] for row in found] == GOOD * 2
+    assert {row["key"] for row in found} == {b"k"}
+    assert [dict(row["properties"]) for row in found] == [{}] * 6 + [{"a": "b"}] * 6

@@ -151,6 +151,12 @@ def spark_looks_at_no_rows(batch: pa.RecordBatch, first: int, *, rows_name_topic
     """Rows that cannot be sent are found when it is their turn."""
 
 
+@planted("spark_keeps_large_offsets", target="pyspark_anabranch.row_checks:with_small_offsets")
+def spark_keeps_large_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts are known by one of the two types that Arrow has for them."""
+    return batch
+
+
 @planted("spark_takes_rows_of_any_size", target="pyspark_anabranch.row_checks:check_sizes")
 def spark_takes_rows_of_any_size(batch: pa.RecordBatch, *about: Any) -> None:
     """Whether the broker takes a row is found out when it is sent."""
