@@ -174,13 +174,12 @@ class StagedBatchWriter(DataSourceArrowWriter):
             HalfWritten: if it could send some of the rows only.
         """
         stage, chosen = Stage(self._folder, self._job_id), _attempts(messages)
-        for staged in chosen:
-            if not stage.has(staged):
-                raise ConfigError(
-                    f"the rows of task {staged.task} are not in {self._folder} of the driver: set "
-                    "stagingFolder to a folder that all machines share, or guarantee to "
-                    "at_least_once"
-                )
+        _check_kept(
+            stage,
+            chosen,
+            f"{self._folder} of the driver: set stagingFolder to a folder that all machines share, "
+            "or guarantee to at_least_once",
+        )
         self._publishing.targets(stage, chosen)
         self._publishing.check_sizes(stage, chosen)
         sent = 0
@@ -262,6 +261,12 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
             stage.forget(batchId)
             return
         chosen = stage.decided(batchId) or attempts
+        _check_kept(
+            stage,
+            chosen,
+            f"{self._checkpoint} of the driver: the checkpoint has to be a folder that all "
+            "machines share, and to stay as it is",
+        )
         targets = self._publishing.targets(stage, chosen)
         check_deduplication(self._publishing.view, targets)
         self._publishing.check_sizes(stage, chosen)
@@ -284,6 +289,12 @@ def _stage(stage: Stage, task: TaskIdentity, rows: LookedAt) -> WriterCommitMess
     staged = StagedRows(task.query_id, task.batch_id, task.task, task.attempt, 0, token)
     stage.write(staged, None, iter(rows))
     return Staged(replace(staged, rows=rows.rows, largest_bytes=rows.largest_bytes))
+
+
+def _check_kept(stage: Stage, chosen: Sequence[StagedRows], where: str) -> None:
+    for staged in chosen:
+        if staged.rows and not stage.has(staged):
+            raise ConfigError(f"the rows of task {staged.task} are not in {where}")
 
 
 def _attempts(messages: Sequence[Any]) -> list[StagedRows]:

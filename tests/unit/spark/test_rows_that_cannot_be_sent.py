@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anabranch.errors import InputError, InvalidName, NotFound
+from anabranch.errors import ConfigError, InputError, InvalidName, NotFound, Unreachable
 from anabranch.limits import MESSAGE_BYTES_MAX
+from anabranch.testing.servers.ours import anabranch_standalone
 from pyspark_anabranch.options import Options
 from pyspark_anabranch.staging import Stage
 from pyspark_anabranch.writers import (
+    HalfWritten,
     Publishing,
     StagedBatchWriter,
     StagedStreamWriter,
@@ -195,3 +197,35 @@ def test_columns_with_large_offsets_are_written_as_others_are(topics, tmp_path, 
     assert [row["value"] for row in found] == GOOD * 2
     assert {row["key"] for row in found} == {b"k"}
     assert [dict(row["properties"]) for row in found] == [{}] * 6 + [{"a": "b"}] * 6
+
+
+def test_rows_that_a_stream_has_kept_and_are_gone_are_named(once, tmp_path):
+    topic = "public/looked/gone"
+    once.ask("PUT", f"persistent/{topic}")
+    given = once.options(topic=topic, checkpointLocation=str(tmp_path))
+    sink = StagedStreamWriter(Options(given), lambda: TaskIdentity("q", 0, 3, 0))
+    staged = sink.write(iter([rows()]))
+    (file,) = tmp_path.rglob("*.arrow")
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"rows of task 3 are not in .* of the driver: the check"):
+        sink.commit([staged], 0)
+
+
+def test_a_broker_that_is_gone_when_rows_are_published_is_named(topics_on, tmp_path, monkeypatch):
+    with anabranch_standalone() as server:
+        lost = topics_on(server)
+        lost.fill("lost", [b"before"])
+        writer = job(lost, tmp_path, topic="lost")
+        staged = writer.write(iter([rows()]))
+        plain = Publishing.targets
+
+        def gone(self, *arguments):
+            found = plain(self, *arguments)
+            server.kill()
+            return found
+
+        monkeypatch.setattr(Publishing, "targets", gone)
+        with pytest.raises(HalfWritten, match="0 of 6 rows are in the topic, and some of task 0"):
+            writer.commit([staged])
+        with pytest.raises(Unreachable, match="which should be the admin interface"):
+            job(lost, tmp_path, topic="lost").commit([staged])
