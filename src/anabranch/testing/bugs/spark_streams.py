@@ -163,3 +163,26 @@ def spark_owes_nothing(
 ) -> list[str]:
     """Who got nothing of a batch has to take its chance with the next."""
     return []
+
+
+@planted("spark_takes_any_schema", target="pyspark_anabranch.source:_check_own")
+def spark_takes_any_schema(schema: Any, options: Any) -> None:
+    """Columns are called and typed as somebody wishes."""
+
+
+@planted("spark_reads_backwards", target="pyspark_anabranch.planning:_check_order")
+def spark_reads_backwards(start: Any, end: Any) -> None:
+    """A range that ends before it begins is an empty one."""
+
+
+@planted(
+    "spark_takes_contradicting_limits", target="pyspark_anabranch.options:Options.check_limits"
+)
+def spark_takes_contradicting_limits(self: Any) -> None:
+    """A batch may be wanted larger than it may be."""
+
+
+@planted("spark_waits_though_a_batch_is_full", target="pyspark_anabranch.admission:bytes_in")
+def spark_waits_though_a_batch_is_full(waiting: Any) -> int:
+    """That a batch has as many bytes as it may have is no reason not to wait for more rows."""
+    return 0
