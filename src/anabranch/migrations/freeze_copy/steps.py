@@ -20,6 +20,8 @@ from anabranch.metadata.switchable.fence import (
     raise_fence,
     raise_generation,
 )
+from anabranch.metadata.switchable.postures import PREPARING
+from anabranch.metadata.switchable.reserved import check_prepared
 from anabranch.metadata.switchable.seal import seal
 from anabranch.metadata.switchable.succession import succeed
 from anabranch.metadata.transfer.keeping import keeping_of
@@ -169,6 +171,8 @@ class FreezeCopy:
         if self._target is None:
             url = turn.announced.parameters["target"]
             store = await self._open_store(url)
+            if turn.announced.phase != PREPARING:
+                await _prepared(store, turn)
             self._target = End(url, store, lambda: self._open_store(url))
         return self._source, self._target
 
@@ -359,6 +363,14 @@ class FreezeCopy:
         target, self._target = self._target, None
         if target is not None:
             await target.store.close()
+
+
+async def _prepared(store: MetadataStore, turn: Turn) -> None:
+    try:
+        await check_prepared(store, turn.announced)
+    except BaseException:
+        await store.close()
+        raise
 
 
 _STEPS: Final[Mapping[str, Callable[[FreezeCopy, Turn], Awaitable[None]]]] = {
