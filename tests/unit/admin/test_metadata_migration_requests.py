@@ -91,8 +91,8 @@ async def server() -> AsyncIterator[Server]:
         ("memory:full", 409, "is not empty: it has /n0, /n1, /n2, /n3, /n4"),
     ],
 )
-@pytest.mark.goal("454.A1", part="requests", broken_by="any_target_is_allowed")
-@pytest.mark.goal("rel.A1", part="requests", broken_by="any_target_is_allowed")
+@pytest.mark.goal("454.A1", part="requests", broken_by="full_targets_are_taken")
+@pytest.mark.goal("rel.A1", part="requests", broken_by="full_targets_are_taken")
 async def test_a_wrong_target_is_refused_and_nothing_is_written(
     server: Server, target: str, status: int, why: str
 ) -> None:
