@@ -206,6 +206,10 @@ class Stage:
         trouble.meet()
         return TroubledStore(await self.shelf.open(url), trouble)
 
+    async def have_a_tenant(self) -> None:
+        """Without any, topics would be blamed on a configuration store of its own."""
+        await self.anybody.store.put("/admin/policies/t", b"{}")
+
     async def join(
         self, name: str, url: str = SOURCE_URL, open_store: Opener | None = None
     ) -> Member:

@@ -80,6 +80,7 @@ async def test_a_write_of_its_own_that_is_under_way_is_not_anothers() -> None:
 @pytest.mark.goal("454.A14", part="owners", broken_by="owner_compares_versions_of_two_stores")
 async def test_an_owner_stays_one_when_the_store_is_replaced() -> None:
     async with staged("ash") as stage:
+        await stage.have_a_tenant()
         store = stage.anybody.store
         node = await owned(store)
         await stage.switch()
@@ -93,6 +94,7 @@ async def test_an_owner_stays_one_when_the_store_is_replaced() -> None:
 
 async def test_who_wrote_on_the_new_store_is_noticed_by_the_owner_from_before() -> None:
     async with staged("ash", "oak") as stage:
+        await stage.have_a_tenant()
         node = await owned(stage.members["ash"].store)
         await stage.switch()
         await stage.members["oak"].store.put(PATH, b"first")

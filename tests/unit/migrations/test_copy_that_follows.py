@@ -30,7 +30,10 @@ class Two:
         self.source, self.target = MemoryStore(clock), MemoryStore(clock)
 
     def tail(self) -> Tail:
-        ends = End("memory:a", self.source), End("memory:b", self.target)
+        return self.tail_to(self.target)
+
+    def tail_to(self, target: MetadataStore) -> Tail:
+        ends = End("memory:a", self.source), End("memory:b", target)
         return Tail(real_runtime(), *ends, Wishes())
 
 
@@ -320,3 +323,44 @@ async def test_nothing_stays_of_numbers_that_were_passed_over(two: Two) -> None:
     for handle in opened:
         with pytest.raises(AlreadyClosed):
             await handle.get("/a")
+
+
+class ServedLate(PassThrough):
+    """Serves the first restore only when the second one comes: nobody waits for it any more."""
+
+    def __init__(self, behind: MetadataStore) -> None:
+        super().__init__(behind)
+        self._late: list[Record] | None = None
+        self._served = False
+
+    async def restore(self, records: AsyncIterator[Record]) -> int:
+        """See `MetadataStore.restore`."""
+        if self._late is None:
+            self._late = [record async for record in records]
+            raise OutcomeUnknown("the answer did not come")
+        if not self._served:
+            self._served = True
+            await super().restore(each(self._late))
+        return await super().restore(records)
+
+
+async def each(records: list[Record]) -> AsyncIterator[Record]:
+    for record in records:
+        yield record
+
+
+async def test_what_was_asked_for_before_and_comes_late_is_no_conflict(two: Two) -> None:
+    await two.source.put("/a", b"1")
+    tail = two.tail()
+    await tail.copy(silent)
+    late = two.tail_to(ServedLate(two.target))
+    await late.copy(silent)
+    await two.source.put("/b", b"1")
+    with pytest.raises(OutcomeUnknown):
+        await late.catch_up()
+    with pytest.raises(Unreachable, match="/b exists already") as caught:
+        await late.catch_up()
+    assert caught.value.retriable
+    await late.catch_up()
+    await late.verify()
+    assert await tree(two.target) == await tree(two.source)

@@ -47,6 +47,7 @@ def opened(stage: Stage, ledgers: MemoryLedgerStore) -> ManagedLedgers:
 @pytest.mark.goal("454.A35", part="logs", broken_by="held_writes_are_refused")
 async def test_an_open_ledger_is_written_on_and_all_else_waits_for_the_switch() -> None:
     async with staged("ash") as stage:
+        await stage.have_a_tenant()
         ledgers = MemoryLedgerStore()
         logs = opened(stage, ledgers)
         log = await logs.open(NAME)

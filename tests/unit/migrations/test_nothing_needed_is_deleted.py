@@ -67,6 +67,7 @@ async def check_named(stage: Stage, ledgers: MemoryLedgerStore, *urls: str) -> s
 @pytest.mark.parametrize("phase", [*BEFORE_SWITCH, "leading", "switched"])
 async def test_trimming_deletes_only_what_the_store_in_use_does_not_name(phase: str) -> None:
     async with staged("ash") as stage:
+        await stage.have_a_tenant()
         ledgers = MemoryLedgerStore()
         config = ManagedLedgerConfig(ledger_entries_max=ROLLS_AFTER, retention=Retention(-1, -1))
         store = stage.anybody.store

@@ -15,6 +15,7 @@ from anabranch.errors import (
     AnabranchError,
     BadVersion,
     ConflictError,
+    Fenced,
     NotEmpty,
     NotFound,
     Unreachable,
@@ -112,8 +113,7 @@ class Converging:
         for path in sorted(work.remove, key=order_key, reverse=True):
             await self._remove(path)
         if work.restore:
-            work.restore.sort(key=lambda record: order_key(record.path))
-            await self._target.restore(self._each(work.restore))
+            await self._restore(sorted(work.restore, key=lambda record: order_key(record.path)))
         for record, there in work.write_over:
             await self._write_over(record, there)
         for record in work.counters:
@@ -192,6 +192,15 @@ class Converging:
     def _counts_changes(self) -> bool:
         """Whether a version is how often a node was written."""
         return not self._keeping.sequences_count_as_versions
+
+    async def _restore(self, records: list[Record]) -> None:
+        try:
+            await self._target.restore(self._each(records))
+        except Fenced:
+            raise
+        except ConflictError as error:
+            # A request that nobody waits for any more was served after the target was looked at.
+            raise Unreachable(f"a node came into the target meanwhile: {error}") from error
 
     async def _each(self, records: list[Record]) -> AsyncIterator[Record]:
         for record in records:
