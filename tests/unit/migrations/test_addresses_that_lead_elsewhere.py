@@ -7,7 +7,10 @@ import pytest
 from anabranch.errors import ConflictError
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.succession import located
-from anabranch.migrations.engine.table import Verb
+from anabranch.migrations.engine.table import Outward, Verb
+from anabranch.migrations.freeze_copy.outsiders import places_of
+from anabranch.testing.foreign_process import BOOKIES, BROKERS
+from anabranch.testing.mixed_stage import TARGET, mixed
 from anabranch.testing.replaced_stores import Member
 from anabranch.testing.staged_replacement import (
     SOURCE_URL,
@@ -15,6 +18,7 @@ from anabranch.testing.staged_replacement import (
     Stage,
     lasting,
     staged,
+    until,
 )
 
 ELSEWHERE_URL = "memory:elsewhere"
@@ -108,3 +112,50 @@ async def test_who_starts_later_is_not_led_to_another_store() -> None:
         place = await located(SOURCE_URL, "metadata", stage.open_store, ())
         assert place.url == TARGET_URL
         await place.store.close()
+
+
+@pytest.mark.goal("454.A36", part="elsewhere", broken_by="foreign_may_go_elsewhere")
+async def test_a_bookie_that_comes_to_another_store_fails_the_attempt_before_the_freeze() -> None:
+    async with mixed("ash") as all_:
+        stage = all_.stage
+        stage.anybody.replaceable.steps.foreign.wait_s = 0.2
+
+        async def open_store(url: str) -> MetadataStore:
+            return await stage.open_store(ELSEWHERE_URL if url == TARGET else url)
+
+        bookie = await all_.other(f"{BOOKIES}/b1:1", open_store=open_store)
+        await all_.other(f"{BOOKIES}/b2:1")
+        await all_.start()
+        state = await stage.until("failed", "switched")
+        assert "bookie b1:1 has stopped writing, and is not in the target" in state.error
+        assert not [line for line in state.trail if line.phase == "freezing"], "nobody waited"
+        await until(lambda: bookie.said[-1] is Outward.FAILED)
+        assert await bookie.store() is bookie.source
+        await stage.anybody.store.put("/after", b"1")
+
+
+async def test_a_bookie_that_ends_while_it_is_led_is_not_waited_for() -> None:
+    async with mixed("ash") as all_:
+        slow = await all_.other(f"{BOOKIES}/slow:1")
+        slow.may_prepare.clear()
+        await all_.start()
+        await until(lambda: len(slow.said) > 0)
+        all_.others.remove(slow)
+        await all_.tasks.close()
+        await slow.close()
+        state = await all_.stage.until("switched", "failed")
+        assert state.phase == "switched", state.error
+
+
+@pytest.mark.parametrize(
+    ("node", "other"),
+    [
+        (f"{BOOKIES}/b:1", f"{BOOKIES}/readonly/b:1"),
+        (f"{BOOKIES}/readonly/b:1", f"{BOOKIES}/b:1"),
+        (f"{BROKERS}/b:1", None),
+    ],
+)
+def test_a_bookie_may_be_found_where_those_are_that_take_no_more(
+    node: str, other: str | None
+) -> None:
+    assert places_of(node) == ((node,) if other is None else (node, other))

@@ -226,7 +226,8 @@ class FreezeCopy:
             await self._follow(turn)
 
     async def _halt_foreign(self, turn: Turn) -> None:
-        if await self.foreign.halt(turn, await turn.reports()):
+        _, target = await self._ends(turn)
+        if await self.foreign.halt(turn, await turn.reports(), target.store):
             await self._follow(turn)  # what was written until they stopped
 
     async def _take_last_changes(self, turn: Turn) -> None:
