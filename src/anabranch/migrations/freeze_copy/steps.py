@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from anabranch.errors import ConflictError, InputError, NotFound
+from anabranch.errors import AnabranchError, ConflictError, InputError, NotFound
 from anabranch.metadata.announced import Report
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
@@ -369,7 +369,7 @@ class FreezeCopy:
 async def _prepared(store: MetadataStore, turn: Turn) -> None:
     try:
         await check_prepared(store, turn.announced)
-    except BaseException:
+    except (AnabranchError, asyncio.CancelledError):
         await store.close()
         raise
 
