@@ -207,6 +207,16 @@ async def aborts_open_the_gate_late(self: Any, announced: Announced) -> None:
 
 
 @planted(
+    "all_is_compared_while_writes_wait",
+    target="anabranch.migrations.freeze_copy.following:complete",
+)
+async def all_is_compared_while_writes_wait(tail: Tail, *, some_write: bool = False) -> None:
+    """What was compared already is compared once more, whoever waits."""
+    await tail.verify()
+    await original("all_is_compared_while_writes_wait")(tail, some_write=some_write)
+
+
+@planted(
     "way_back_is_compared_while_writes_wait",
     target="anabranch.migrations.freeze_copy.steps:FreezeCopy._wait_for_present",
 )
