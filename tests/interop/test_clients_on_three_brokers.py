@@ -6,11 +6,13 @@ On each store. They see what they see on one server, where the same is tested.
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 import test_java_admin_client
 import test_java_letters_and_types
+import test_java_more_features
 import test_java_readers_and_seeks
 import test_pulsar_perf
 import test_readers_and_seeks
@@ -20,7 +22,7 @@ import test_stock_subscriptions
 import test_topics_with_stock_client
 
 from anabranch.testing.servers import bookkeeper, oxia, pulsar_client, zookeeper
-from anabranch.testing.servers.java_programs import TOOLS, marked_lines, named_lines, said_by
+from anabranch.testing.servers.java_programs import JARS, TOOLS, marked_lines, named_lines, said_by
 from anabranch.testing.servers.our_brokers import OurBrokers, init_cluster, our_brokers
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
@@ -78,6 +80,30 @@ def test_the_java_client_of_5_0_0_reads_and_seeks(brokers: OurBrokers) -> None:
     walk = test_java_readers_and_seeks
     said = said_by(walk.PROGRAM, brokers.service_url, f"java-{time.monotonic_ns()}")
     assert named_lines(said, walk.SEEN) == walk.SEEN
+
+
+@pytest.mark.goal("core.B14", part="processes")
+@pytest.mark.parametrize("libraries", [JARS, TOOLS])
+def test_the_java_client_sees_the_same_features(brokers: OurBrokers, libraries: str) -> None:
+    """Its topics deduplicate by the policy of their namespace, whichever broker has them."""
+    walk = test_java_more_features
+    deduplicate(brokers, "true")
+    try:
+        name, web_url = f"java-{time.monotonic_ns()}", f"http://127.0.0.1:{brokers.web_ports[0]}"
+        said = said_by(walk.PROGRAM, brokers.service_url, name, web_url, libraries=libraries)
+    finally:
+        deduplicate(brokers, "false")
+    assert named_lines(said, walk.SEEN) == walk.SEEN
+
+
+def deduplicate(brokers: OurBrokers, wanted: str) -> None:
+    connection = HTTPConnection("127.0.0.1", brokers.web_ports[0], timeout=30)
+    try:
+        path = "/admin/v2/namespaces/public/default/deduplication"
+        connection.request("POST", path, wanted, {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 204
+    finally:
+        connection.close()
 
 
 @pytest.mark.goal("core.B14", part="processes")

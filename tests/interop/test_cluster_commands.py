@@ -104,6 +104,15 @@ def test_topics_subscriptions_and_figures(shell: Shell, server: Standalone) -> N
     peeked = shell.read("subscriptions", "peek", "one", "s", "-n", "2")
     assert [each["value"] for each in peeked] == ["a", "b"]
     assert shell("subscriptions", "peek", "one", "s", "-n", "3", code=1).stdout.count("\n") == 2
+    shell("subscriptions", "create", "many-partition-0", "s")
+    batch = ("many-partition-0", "-m", "c", "-m", "d", "--key", "k")
+    shell("produce", *batch, "--url", server.service_url)
+    peeked = shell.read("subscriptions", "peek", "many-partition-0", "s")
+    assert [(each["value"], each["key"], each["batch_messages"]) for each in peeked] == [
+        ("c", "k", 2),
+        ("d", "k", 2),
+    ]
+    assert [each["id"].rpartition(":")[2] for each in peeked] == ["0", "1"]
     shell("subscriptions", "skip", "one", "s", "-n", "1")
     assert shell.read("stats", "topic", "one")["subscriptions"]["s"]["msgBacklog"] == 1
     shell("subscriptions", "skip", "one", "s")

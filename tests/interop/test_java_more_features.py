@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.limits import BOOKKEEPER_FRAME_BYTES_MAX
 from anabranch.testing.servers import anabranch_standalone, pulsar_standalone
 from anabranch.testing.servers.java_programs import named_lines, said_by
 from anabranch.testing.servers.standalone import Standalone
@@ -13,7 +14,12 @@ from anabranch.testing.servers.standalone import Standalone
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
 
 PROGRAM = Path(__file__).with_name("MoreFeatures.java")
-PULSAR = {"acknowledgmentAtBatchIndexLevelEnabled": "true", "brokerDeduplicationEnabled": "true"}
+PULSAR = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "brokerDeduplicationEnabled": "true",
+    # As in Pulsar's own standalone.conf: without it chunks of the largest size are not stored.
+    "nettyMaxFrameSizeBytes": str(BOOKKEEPER_FRAME_BYTES_MAX),
+}
 COMPRESSIONS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 SEEN = [
     "compression [" + ", ".join(f"{name}=10" for name in COMPRESSIONS for _ in range(2)) + "]",
@@ -21,7 +27,7 @@ SEEN = [
     "encrypted [secret, false, [k]]",
     "modes [ProducerFencedException, ProducerBusyException, true, ProducerFencedException]",
     "fencing producer sends [true]",
-    "deduplicated [-1, 0:3, 0:5, 0:7, 7, end]",
+    "deduplicated [-1, 7, 0:3, 0:5, 0:7, end]",
     "delayed [now, later, late] [true, true, true]",
     "partitions [204, 3, [0, 1, 2], 60, true]",
     "non-persistent [passes]",

@@ -202,12 +202,12 @@ async def test_administration(sdk: Client, admin: AdminClient, topic: str) -> No
     await admin.subscriptions.create(f"{space}/a", "s", at=EARLIEST)
     producer = await sdk.producer(f"{space}/a", batching=None)
     ids = [
-        await producer.send(b"%d" % number, key="k", properties={"p": "q"}) for number in range(3)
+        await producer.send(b"%d" % number, key="k", properties={"P 1": "ü"}) for number in range(3)
     ]
     assert (await admin.topics.last_message_id(f"{space}/a")).position == ids[-1].position
     peeked = await admin.subscriptions.peek(f"{space}/a", "s")
     assert (peeked.id, peeked.data) == (str(ids[0].position), b"0")
-    assert (peeked.key, peeked.properties) == ("k", {"p": "q"})
+    assert (peeked.key, peeked.properties) == ("k", {"P 1": "ü"})
     await admin.subscriptions.skip(f"{space}/a", "s", 1)
     stats = await admin.topics.stats(f"{space}/a")
     assert stats.subscriptions["s"].messages_backlog == 2

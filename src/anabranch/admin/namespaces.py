@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from anabranch.admin.endpoints import Call, Endpoint, as_document
+from anabranch.admin.policy_values import checked
 from anabranch.admin.refusals import RestRefused
 from anabranch.admin.topic_names import names_in, partitioned_names_in
 from anabranch.errors import InputError, NotEmpty, NotFound
@@ -17,6 +18,7 @@ from anabranch.policies import (
     NamespacePolicies,
     TenantInfo,
     even_bundles,
+    given_bundles,
     to_json,
 )
 from anabranch.policies.namespaces import AuthPolicies
@@ -78,6 +80,11 @@ async def create_namespace(call: Call) -> None:
     clusters = wanted.replication_clusters or (call.served.cluster,)
     if not set(clusters) <= set(tenant.allowed_clusters):
         raise RestRefused(403, f"Cluster {', '.join(clusters)} is not allowed for this tenant")
+    checked(wanted)
+    rules = wanted.retention, wanted.persistence, wanted.auto_topic_creation, wanted.inactive_topics
+    for rule in rules:
+        if rule is not None:
+            checked(rule)
     bundles = _bundles(wanted.bundles)
     policies = replace(wanted, replication_clusters=clusters, bundles=bundles, deleted=False)
     if not await call.documents.create(path, policies):
@@ -88,10 +95,13 @@ async def create_namespace(call: Call) -> None:
 def _bundles(wanted: Bundles | None) -> Bundles:
     if wanted is None or (not wanted.num_bundles and not wanted.boundaries):
         return even_bundles()
-    if wanted.boundaries:
-        return wanted
     try:
-        return even_bundles(wanted.num_bundles)
+        if not wanted.boundaries:
+            return even_bundles(wanted.num_bundles)
+        found = given_bundles(wanted.boundaries)
+        if wanted.num_bundles not in (0, found.num_bundles):
+            raise InputError(f"numBundles is {wanted.num_bundles}, and not {found.num_bundles}")
+        return found
     except InputError as error:
         raise RestRefused(400, str(error)) from None
 

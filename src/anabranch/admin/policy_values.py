@@ -1,7 +1,7 @@
 """How the value of a policy is read from a request, and what is said to what is none."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from anabranch.admin.endpoints import Call, as_document
 from anabranch.admin.refusals import RestRefused
@@ -9,18 +9,21 @@ from anabranch.errors import InputError
 from anabranch.policies import (
     AutoTopicCreation,
     BacklogQuota,
+    InactiveTopics,
     JsonDocument,
     Persistence,
     RetentionRule,
 )
+from anabranch.policies.json_documents import NARROW_MAX, check_numbers
 from anabranch.policies.rules import QUOTA_ACTIONS, QUOTA_TYPES
 
 SUBSCRIPTION_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
+D = TypeVar("D", bound=JsonDocument)
 Read = Callable[[Call], Any]
 """Makes a field's value of the request."""
 
 
-def number(name: str, low: int = 0, high: int | None = None) -> Read:
+def number(name: str, low: int = 0, high: int = NARROW_MAX) -> Read:
     """A whole number of at least `low`."""
 
     def read(call: Call) -> int:
@@ -29,7 +32,7 @@ def number(name: str, low: int = 0, high: int | None = None) -> Read:
             raise RestRefused(400, f"the body has to be a whole number, for {name}")
         if value < low:
             raise RestRefused(412, f"{name} must be {low} or more")
-        if high is not None and value > high:
+        if value > high:
             raise RestRefused(412, f"{name} must be {high} or less")
         return value
 
@@ -77,6 +80,8 @@ def _not_negative(value: object) -> int:
         raise RestRefused(400, "the body has to be a whole number of seconds")
     if value < 0:
         raise RestRefused(412, "Invalid value for message TTL, message TTL must >= 0")
+    if value > NARROW_MAX:
+        raise RestRefused(412, f"Invalid value for message TTL, message TTL must <= {NARROW_MAX}")
     return value
 
 
@@ -99,16 +104,25 @@ def document(kind: type[JsonDocument]) -> Read:
         value = call.json()
         if value is None:
             return None
-        found = as_document(kind, value)
-        try:
-            if isinstance(found, RetentionRule | AutoTopicCreation | Persistence):
-                found.check()
-        except InputError as error:
-            status = 406 if isinstance(found, AutoTopicCreation) else 400
-            raise RestRefused(status, str(error)) from None
-        return found
+        return checked(as_document(kind, value))
 
     return read
+
+
+def checked(found: D) -> D:
+    """A document that can be stored, and read by Pulsar too.
+
+    Raises:
+        RestRefused: naming what contradicts itself, or is no number of Pulsar's.
+    """
+    try:
+        check_numbers(found)
+        if isinstance(found, RetentionRule | AutoTopicCreation | Persistence | InactiveTopics):
+            found.check()
+    except InputError as error:
+        status = 412 if isinstance(found, AutoTopicCreation) else 400
+        raise RestRefused(status, str(error)) from None
+    return found
 
 
 def subscription_types(call: Call) -> tuple[str, ...]:
@@ -130,7 +144,7 @@ def properties(call: Call) -> dict[str, str]:
 
 def quota(call: Call) -> BacklogQuota:
     """What may be unacknowledged."""
-    found = call.document(BacklogQuota)
+    found = checked(call.document(BacklogQuota))
     if found.policy not in QUOTA_ACTIONS:
         raise RestRefused(400, f"policy has to be one of {', '.join(QUOTA_ACTIONS)}")
     return found

@@ -10,7 +10,7 @@ from anabranch.admin.policy_rows import what_counts
 from anabranch.admin.refusals import RestRefused
 from anabranch.admin.topic_access import require_namespace
 from anabranch.broker.refusals import Refused
-from anabranch.broker.schema_rules import SchemaText
+from anabranch.broker.schema_rules import Incompatible, SchemaText, check_definition
 from anabranch.errors import InputError
 from anabranch.generated.pulsar_api_pb2 import Schema
 from anabranch.managed_ledger import SchemaInfo
@@ -63,6 +63,10 @@ async def post_schema(call: Call) -> object:
     """Add a version."""
     await require_namespace(call)
     schema = _given(call)
+    try:
+        check_definition(schema)
+    except Incompatible as error:
+        raise RestRefused(422, str(error)) from None
     version = await call.broker.schemas.add(call.topic, schema, await _policies(call))
     return {"version": {"version": version}}
 

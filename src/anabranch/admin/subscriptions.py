@@ -1,7 +1,6 @@
 """Subscriptions: making and deleting them, passing over messages, moving, looking at one."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from starlette.responses import Response
@@ -10,15 +9,12 @@ from anabranch.admin.endpoints import Call, Endpoint
 from anabranch.admin.limits import PEEK_MESSAGES_MAX
 from anabranch.admin.owners import on_every_part, opened, require_here, stored
 from anabranch.admin.refusals import RestRefused
+from anabranch.admin.shown_messages import shown
 from anabranch.admin.topic_access import parts, require_namespace
 from anabranch.broker import topic_operations
 from anabranch.broker.topic import Topic
-from anabranch.broker.topic_operations import StoredMessage
-from anabranch.errors import ProtocolError
 from anabranch.ids import Position
 from anabranch.security import Right
-from anabranch.wire import parse_entry
-from anabranch.wire.compression import decompress
 
 _TOPIC: Final = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
 _ONE: Final = f"{_TOPIC}/subscription/{{subscription}}"
@@ -237,13 +233,13 @@ async def peek(call: Call) -> Response:
     topic = await stored(call)
     if call.subscription not in topic.subscriptions:
         raise RestRefused(404, "Message not found")
-    return _shown(await topic_operations.peek(topic, call.subscription, place))
+    return shown(await topic_operations.peek(topic, call.subscription, place))
 
 
 async def message_by_id(call: Call) -> Response:
     """A message by its place in the log."""
     position = Position(call.number("ledger"), call.number("entry"))
-    return _shown(await topic_operations.read_entry(await stored(call), position))
+    return shown(await topic_operations.read_entry(await stored(call), position))
 
 
 async def examine(call: Call) -> Response:
@@ -258,48 +254,9 @@ async def examine(call: Call) -> Response:
         place = total - place + 1
     if total == 0:
         raise RestRefused(412, "Could not examine messages due to the total message is zero")
-    return _shown(
+    return shown(
         await topic_operations.read_entry(topic, ledger.position_after(Position(-1, -1), place))
     )
-
-
-def _shown(found: StoredMessage | None) -> Response:
-    if found is None:
-        raise RestRefused(404, "Message not found")
-    try:
-        metadata, payload = parse_entry(found.entry)
-        # An encrypted message is for whoever has the key: shown as it is.
-        data = bytes(payload)
-        if metadata.compression and not metadata.encryption_keys:
-            data = bytes(decompress(metadata.compression, payload, metadata.uncompressed_size))
-    except ProtocolError as error:
-        raise RestRefused(422, f"message {found.position} cannot be read: {error}") from None
-    headers = {
-        "X-Pulsar-Message-ID": str(found.position),
-        "X-Pulsar-publish-time": _moment(metadata.publish_time),
-        "X-Pulsar-producer-name": _plain(metadata.producer_name),
-        "X-Pulsar-sequence-id": str(metadata.sequence_id),
-    }
-    if metadata.HasField("num_messages_in_batch"):
-        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
-        headers["X-Pulsar-batch-size"] = str(len(data))
-    if metadata.HasField("partition_key"):
-        headers["X-Pulsar-partition-key"] = _plain(metadata.partition_key)
-    if metadata.event_time:
-        headers["X-Pulsar-event-time"] = _moment(metadata.event_time)
-    for pair in metadata.properties:
-        headers[f"X-Pulsar-PROPERTY-{_plain(pair.key)}"] = _plain(pair.value)
-    return Response(data, headers=headers, media_type="application/octet-stream")
-
-
-def _moment(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _plain(text: str) -> str:
-    """What may stand in a header: neither line ends nor anything beyond ASCII."""
-    return "".join(each if " " <= each <= "~" else "?" for each in text)
 
 
 def _row(method: str, page: str, serve: Any, words: str) -> Endpoint:

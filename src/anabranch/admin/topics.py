@@ -157,6 +157,8 @@ async def delete_partitioned(call: Call) -> None:
     """The end of a partitioned topic and of all its partitions."""
     document = await partitioned(call)
     if document is None:
+        if await call.broker.topics.exists(call.topic):
+            raise RestRefused(409, f"Topic {call.topic} is not a partitioned topic.")
         raise RestRefused(404, f"Topic {call.topic} not found.")
 
     async def remove(one: Call) -> None:

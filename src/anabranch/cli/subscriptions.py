@@ -19,7 +19,7 @@ from anabranch.cli.metadata_places import (
     value_text,
 )
 from anabranch.cli.start_position import FromMessage, FromTime, parse_start
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, ProtocolError
 
 if TYPE_CHECKING:
     from anabranch.client import MessageId
@@ -128,6 +128,13 @@ def reset(
     server.done(f"moved {subscription} to {to}", topic=topic, subscription=subscription)
 
 
+def _messages(entry: "Peeked") -> "list[Peeked]":
+    try:
+        return entry.messages()
+    except ProtocolError:
+        return [entry]  # what is damaged is looked at as it is
+
+
 @app.command()
 def peek(
     server: Server,
@@ -135,7 +142,7 @@ def peek(
     subscription: _Subscription,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many entries.")] = 1,
 ) -> None:
-    """Print what waits, without receiving it."""
+    """Print what waits, without receiving it; of a batch, which is one entry, each message."""
     from anabranch.client.admin import AdminNotFound
 
     async def work(admin: "AdminClient") -> "list[Peeked]":
@@ -148,6 +155,7 @@ def peek(
         return found
 
     found = server.ask(work)
+    singles = [(entry, each) for entry in found for each in _messages(entry)]
     if server.as_json:
         print_json(
             [
@@ -155,14 +163,14 @@ def peek(
                     "id": each.id,
                     "key": each.key,
                     "properties": dict(each.properties),
-                    "batch_messages": each.batch_messages,
+                    "batch_messages": entry.batch_messages,
                     **value_json(each.data),
                 }
-                for each in found
+                for entry, each in singles
             ]
         )
     else:
-        for each in found:
+        for _, each in singles:
             print(f"{each.id}  {value_text(each.data)}")
     if len(found) < number:
         raise typer.Exit(1)

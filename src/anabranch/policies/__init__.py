@@ -12,7 +12,12 @@ from anabranch.policies.json_documents import (
     from_json,
     to_json,
 )
-from anabranch.policies.namespaces import LocalPolicies, NamespacePolicies, even_bundles
+from anabranch.policies.namespaces import (
+    LocalPolicies,
+    NamespacePolicies,
+    even_bundles,
+    given_bundles,
+)
 from anabranch.policies.rules import (
     AutoSubscriptionCreation,
     AutoTopicCreation,
@@ -51,5 +56,6 @@ __all__ = [
     "encode",
     "even_bundles",
     "from_json",
+    "given_bundles",
     "to_json",
 ]

@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from anabranch.errors import FormatError
+from anabranch.errors import FormatError, InputError
 
 _KEY: Final = "key"
+_NARROW: Final = "narrow"
 _UNKNOWN: Final = "unknown"
 _NUMBER_MIN, _NUMBER_MAX = -(2**63), 2**63 - 1
 """Whoever else reads the document keeps its numbers in 64 bits."""
+NARROW_MAX: Final = 2**31 - 1
+"""And some in 32."""
 Reader = Callable[[Any, str], Any]
 
 
@@ -32,13 +35,38 @@ _described: dict[type[JsonDocument], tuple[tuple[str, str, Reader], ...]] = {}
 """Name, key and reader of every field, by document; made once."""
 
 
-def keyed(key: str, default: Any = MISSING, *, make: Callable[[], Any] | None = None) -> Any:
-    """A field whose key is not its name in camel case."""
+def keyed(
+    key: str,
+    default: Any = MISSING,
+    *,
+    make: Callable[[], Any] | None = None,
+    narrow: bool = False,
+) -> Any:
+    """A field whose key is not its name in camel case, or whose number has 32 bits in Pulsar."""
+    metadata = {_KEY: key, _NARROW: narrow}
     if make is not None:
-        return field(default_factory=make, metadata={_KEY: key})
+        return field(default_factory=make, metadata=metadata)
     if default is MISSING:
-        return field(metadata={_KEY: key})
-    return field(default=default, metadata={_KEY: key})
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check_numbers(document: JsonDocument) -> None:
+    """Refuse numbers with which Pulsar could not read the document any more.
+
+    Raises:
+        InputError: naming the first of them.
+    """
+    for each in fields(document):
+        value = getattr(document, each.name)
+        if isinstance(value, JsonDocument):
+            check_numbers(value)
+        elif isinstance(value, Mapping):
+            for inner in value.values():
+                if isinstance(inner, JsonDocument):
+                    check_numbers(inner)
+        elif each.metadata.get(_NARROW) and value is not None and abs(value) > NARROW_MAX:
+            raise InputError(f"{_key_of(each)} must be {NARROW_MAX} or less, not {value}")
 
 
 def decode(kind: type[D], data: bytes) -> D:

@@ -1,7 +1,9 @@
 """The documents of a namespace: its policies, and what only its own cluster needs to know."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from anabranch.errors import InputError
@@ -23,6 +25,7 @@ from anabranch.policies.rules import (
 BUNDLES_DEFAULT = 4
 BUNDLES_MAX = 4096
 _HASHES = 1 << 32
+_BOUNDARY = re.compile("0x[0-9a-fA-F]{1,8}")
 
 
 def even_bundles(count: int = BUNDLES_DEFAULT) -> Bundles:
@@ -40,6 +43,23 @@ def even_bundles(count: int = BUNDLES_DEFAULT) -> Bundles:
     step = _HASHES // count
     boundaries = [f"0x{step * index:08x}" for index in range(count)]
     return Bundles(boundaries=(*boundaries, "0xffffffff"), num_bundles=count)
+
+
+def given_bundles(boundaries: Sequence[str]) -> Bundles:
+    """Cut the range of hashes as somebody wants it.
+
+    Raises:
+        InputError: if the boundaries do not rise from the lowest hash to the highest.
+    """
+    if not all(_BOUNDARY.fullmatch(each) for each in boundaries):
+        raise InputError("boundaries of bundles have to be numbers from 0x00000000 to 0xffffffff")
+    found = [int(each, 16) for each in boundaries]
+    rising = all(low < high for low, high in pairwise(found))
+    if not rising or len(found) < 2 or (found[0], found[-1]) != (0, _HASHES - 1):
+        raise InputError("boundaries of bundles have to rise from 0x00000000 to 0xffffffff")
+    if len(found) - 1 > BUNDLES_MAX:
+        raise InputError(f"at most {BUNDLES_MAX} bundles can be served, not {len(found) - 1}")
+    return Bundles(boundaries=tuple(f"0x{each:08x}" for each in found), num_bundles=len(found) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +97,9 @@ class NamespacePolicies(JsonDocument):
     )
     publish_rate: Mapping[str, PublishRate] = keyed("publishMaxMessageRate", make=dict)
     latency_stats_sample_rate: Mapping[str, int] = keyed("latency_stats_sample_rate", make=dict)
-    message_ttl_s: int | None = keyed("message_ttl_in_seconds", None)
+    message_ttl_s: int | None = keyed("message_ttl_in_seconds", None, narrow=True)
     subscription_expiration_minutes: int | None = keyed(
-        "subscription_expiration_time_minutes", None
+        "subscription_expiration_time_minutes", None, narrow=True
     )
     retention: RetentionRule | None = keyed("retention_policies", None)
     deleted: bool = False
@@ -87,17 +107,25 @@ class NamespacePolicies(JsonDocument):
     delayed_delivery: DelayedDelivery | None = keyed("delayed_delivery_policies", None)
     inactive_topics: InactiveTopics | None = keyed("inactive_topic_policies", None)
     subscription_auth_mode: str = keyed("subscription_auth_mode", "None")
-    producers_per_topic_max: int | None = keyed("max_producers_per_topic", None)
-    consumers_per_topic_max: int | None = keyed("max_consumers_per_topic", None)
-    consumers_per_subscription_max: int | None = keyed("max_consumers_per_subscription", None)
-    unacked_per_consumer_max: int | None = keyed("max_unacked_messages_per_consumer", None)
-    unacked_per_subscription_max: int | None = keyed("max_unacked_messages_per_subscription", None)
-    subscriptions_per_topic_max: int | None = keyed("max_subscriptions_per_topic", None)
+    producers_per_topic_max: int | None = keyed("max_producers_per_topic", None, narrow=True)
+    consumers_per_topic_max: int | None = keyed("max_consumers_per_topic", None, narrow=True)
+    consumers_per_subscription_max: int | None = keyed(
+        "max_consumers_per_subscription", None, narrow=True
+    )
+    unacked_per_consumer_max: int | None = keyed(
+        "max_unacked_messages_per_consumer", None, narrow=True
+    )
+    unacked_per_subscription_max: int | None = keyed(
+        "max_unacked_messages_per_subscription", None, narrow=True
+    )
+    subscriptions_per_topic_max: int | None = keyed(
+        "max_subscriptions_per_topic", None, narrow=True
+    )
     compaction_threshold: int | None = keyed("compaction_threshold", None)
     offload_threshold: int = keyed("offload_threshold", -1)
     offload_threshold_s: int = keyed("offload_threshold_in_seconds", -1)
     offload_deletion_lag_ms: int | None = keyed("offload_deletion_lag_ms", None)
-    topics_per_namespace_max: int | None = keyed("max_topics_per_namespace", None)
+    topics_per_namespace_max: int | None = keyed("max_topics_per_namespace", None, narrow=True)
     schema_auto_update_strategy: str | None = keyed(
         "schema_auto_update_compatibility_strategy", None
     )
@@ -108,7 +136,9 @@ class NamespacePolicies(JsonDocument):
     )
     schema_validation_enforced: bool = keyed("schema_validation_enforced", False)
     offload_policies: Mapping[str, Any] | None = keyed("offload_policies", None)
-    deduplication_snapshot_s: int | None = keyed("deduplicationSnapshotIntervalSeconds", None)
+    deduplication_snapshot_s: int | None = keyed(
+        "deduplicationSnapshotIntervalSeconds", None, narrow=True
+    )
     subscription_types_enabled: tuple[str, ...] = keyed("subscription_types_enabled", ())
     properties: Mapping[str, str] = keyed("properties", make=dict)
     resource_group_name: str | None = keyed("resource_group_name", None)

@@ -33,7 +33,7 @@ AUTO_UPDATE_STRATEGIES = {
 class RetentionRule(JsonDocument):
     """How long acknowledged messages are kept; -1 is without limit."""
 
-    time_minutes: int = keyed("retentionTimeInMinutes", 0)
+    time_minutes: int = keyed("retentionTimeInMinutes", 0, narrow=True)
     size_mb: int = keyed("retentionSizeInMB", 0)
 
     def check(self) -> None:
@@ -58,7 +58,7 @@ class BacklogQuota(JsonDocument):
     limit: int | None = None
     """The limit of bytes under the name older versions gave it."""
     limit_size: int | None = None
-    limit_time: int = 0
+    limit_time: int = keyed("limitTime", 0, narrow=True)
     """Seconds."""
     policy: str = QUOTA_ACTIONS[0]
 
@@ -75,7 +75,7 @@ class AutoTopicCreation(JsonDocument):
 
     allow: bool = keyed("allowAutoTopicCreation", False)
     topic_type: str | None = None
-    default_num_partitions: int | None = None
+    default_num_partitions: int | None = keyed("defaultNumPartitions", None, narrow=True)
 
     @property
     def partitions(self) -> int:
@@ -117,17 +117,17 @@ class AutoSubscriptionCreation(JsonDocument):
 class DispatchRate(JsonDocument):
     """How fast messages are sent to consumers; 0 and below is without limit."""
 
-    messages: int = keyed("dispatchThrottlingRateInMsg", -1)
+    messages: int = keyed("dispatchThrottlingRateInMsg", -1, narrow=True)
     bytes: int = keyed("dispatchThrottlingRateInByte", -1)
     relative_to_publish_rate: bool = False
-    period_s: int = keyed("ratePeriodInSecond", 1)
+    period_s: int = keyed("ratePeriodInSecond", 1, narrow=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRate(JsonDocument):
     """How fast messages are taken per second; 0 and below is without limit."""
 
-    messages: int = keyed("publishThrottlingRateInMsg", -1)
+    messages: int = keyed("publishThrottlingRateInMsg", -1, narrow=True)
     bytes: int = keyed("publishThrottlingRateInByte", -1)
 
 
@@ -135,8 +135,8 @@ class PublishRate(JsonDocument):
 class SubscribeRate(JsonDocument):
     """How often one consumer may subscribe; 0 and below is without limit."""
 
-    per_consumer: int = keyed("subscribeThrottlingRatePerConsumer", -1)
-    period_s: int = keyed("ratePeriodInSecond", 30)
+    per_consumer: int = keyed("subscribeThrottlingRatePerConsumer", -1, narrow=True)
+    period_s: int = keyed("ratePeriodInSecond", 30, narrow=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +190,17 @@ class InactiveTopics(JsonDocument):
     """Whether topics that nobody uses are deleted, and when."""
 
     delete_mode: str | None = keyed("inactiveTopicDeleteMode", None)
-    inactive_s_max: int = keyed("maxInactiveDurationSeconds", 0)
+    inactive_s_max: int = keyed("maxInactiveDurationSeconds", 0, narrow=True)
     delete_while_inactive: bool = False
+
+    def check(self) -> None:
+        """Refuse a mode that there is not.
+
+        Raises:
+            InputError: naming those that there are.
+        """
+        if self.delete_mode not in (None, *DELETE_MODES):
+            raise InputError(f"inactiveTopicDeleteMode has to be one of {', '.join(DELETE_MODES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,4 +208,4 @@ class Bundles(JsonDocument):
     """How a namespace is cut into ranges of hashes."""
 
     boundaries: tuple[str, ...] = ()
-    num_bundles: int = 0
+    num_bundles: int = keyed("numBundles", 0, narrow=True)

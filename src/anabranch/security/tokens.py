@@ -22,6 +22,7 @@ _SHARED: Final = ("HS256", "HS384", "HS512")
 _RSA: Final = ("RS256", "RS384", "RS512")
 _EC: Final = ("ES256", "ES384", "ES512")
 _TOKEN_BYTES_MAX: Final = 16 * 1024
+_SECONDS_MAX: Final = 2**53
 _NOT_BY_THE_WRONG_CLOCK: Final = {
     "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False,
 }  # fmt: skip
@@ -135,6 +136,8 @@ def _moment(claims: dict[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # JSON has numbers that no clock reaches, and Python reads NaN too.
+    if not is_number or not -_SECONDS_MAX <= value <= _SECONDS_MAX:
         raise NotAuthenticated(f"the token's claim {name!r} is no time")
     return float(value)

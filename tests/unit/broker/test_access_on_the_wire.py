@@ -42,9 +42,10 @@ class Names:
 class Guarded:
     """A broker behind a guard, and clients with roles."""
 
-    def __init__(self, broker, names):
+    def __init__(self, broker, names, metadata):
         self.broker = broker
         self.names = names
+        self.metadata = metadata
 
     async def greet(self, role, *, method="names", **options):
         wire = Wire(self.broker)
@@ -76,7 +77,7 @@ async def guarded():
     elsewhere = TenantInfo(admin_roles=("foreigner",), allowed_clusters=("standalone",))
     await metadata.put("/admin/policies/elsewhere", encode(elsewhere))
     async with running_broker(stores=stores, guard=guard) as broker:
-        yield Guarded(broker, names)
+        yield Guarded(broker, names, metadata)
     await metadata.close()
 
 

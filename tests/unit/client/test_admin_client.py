@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,3 +336,28 @@ def test_ids_as_the_web_has_them() -> None:
 
     one = MessageId(1, 2, 3, 4)
     assert message_id_of(message_id_json(one)) == one
+
+
+@pytest.mark.goal("core.B23", part="admin", broken_by="peeked_batches_stay_whole")
+async def test_messages_of_a_batch_are_looked_at_one_by_one(
+    server: Standalone, admin: AdminClient
+) -> None:
+    await admin.topics.create(TOPIC)
+    await admin.subscriptions.create(TOPIC, "s")
+    async with Client(server.service_url) as client:
+        producer = await client.producer(TOPIC)
+        for key in ("a", "b"):
+            await producer.send_soon(key.upper().encode(), key=key, properties={"p": key})
+        await producer.flush()
+    whole = await admin.subscriptions.peek(TOPIC, "s")
+    assert whole.batch_messages == 2
+    found = whole.messages()
+    assert [(each.id, each.data, each.key, each.properties) for each in found] == [
+        (f"{whole.id}:0", b"A", "a", {"p": "a"}),
+        (f"{whole.id}:1", b"B", "b", {"p": "b"}),
+    ]
+    assert found[0].messages() == [found[0]], "a message by itself"
+    sealed = replace(whole, is_encrypted=True)
+    assert sealed.messages() == [sealed]
+    with pytest.raises(ProtocolError):
+        replace(whole, data=whole.data[:-1]).messages()

@@ -1,5 +1,7 @@
 """Tokens, passwords and certificates: who is believed to be whom, and why not."""
 
+import math
+
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -48,6 +50,14 @@ def test_role_claim_and_audience_are_chosen():
     ours = tokens(role_claim="who", audience="here")
     assert ours.identify(token({"who": ["bob", "x"], "aud": ["here"]})).role == "bob"
     assert "another audience" in refusal(ours, token({"who": "bob", "aud": "there"}))
+
+
+@pytest.mark.goal("core.B17", part="token", broken_by="any_number_is_a_time")
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, "soon", [1]])
+def test_a_time_that_no_clock_reaches_is_refused(claim, value):
+    """Whoever signs tokens may do so with a mistake; that is the client's to hear, not ours."""
+    assert f"{claim!r} is no time" in refusal(tokens(), token({"sub": "a", claim: value}))
 
 
 @pytest.mark.goal("core.B17", part="token", broken_by="tokens_choose_their_algorithm")

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.client.message import MessageId
+from anabranch.client.message import Message, MessageId
 from anabranch.policies.json_documents import JsonDocument, keyed
+from anabranch.wire import MessageMetadata, split_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,22 @@ class Peeked:
     """How many messages the batch has; 0 if it is none."""
     key: str | None
     properties: Mapping[str, str]
+    is_encrypted: bool = False
+    """Whether `data` is as its producer sealed it, of a batch too."""
+
+    def messages(self) -> "list[Peeked]":
+        """The messages of a batch, each by itself; of anything else this one alone.
+
+        Raises:
+            ProtocolError: if the batch is damaged.
+        """
+        if not self.batch_messages or self.is_encrypted:
+            return [self]
+        found = []
+        for index, (about, value) in enumerate(split_batch(self.data, self.batch_messages)):
+            one = Message("", MessageId(-1, -1), MessageMetadata(), about, bytes(value), 0)
+            found.append(Peeked(f"{self.id}:{index}", one.value, 0, one.key, one.properties))
+        return found
 
 
 def message_id_of(said: Any) -> MessageId:

@@ -74,6 +74,7 @@ def _peeked(answer: WebAnswer) -> Peeked:
         batch_messages=int(headers.get("x-pulsar-num-batch-message", "0")),
         key=headers.get("x-pulsar-partition-key"),
         properties=_properties(headers),
+        is_encrypted=headers.get("x-pulsar-is-encrypted") == "true",
     )
 
 

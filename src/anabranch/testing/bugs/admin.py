@@ -168,6 +168,22 @@ async def peeks_look_at_the_first_alone(topic: Any, name: str, place: int) -> An
     return await original("peeks_look_at_the_first_alone")(topic, name, 1)
 
 
+@planted("properties_are_headers", target="anabranch.admin.shown_messages:_said")
+def properties_are_headers(metadata: Any) -> Any:
+    """The key of a property becomes the name of a header, whatever it is."""
+    yield from original("properties_are_headers")(metadata)
+    for pair in metadata.properties:
+        key = pair.key.encode("ascii", "replace").decode()
+        yield f"PROPERTY-{key}", json.dumps(pair.value)
+
+
+@planted("any_time_is_written_out", target="anabranch.admin.shown_messages:_moment")
+def any_time_is_written_out(time_ms: int) -> str:
+    """A time that no calendar has is shown as the number it is."""
+    found: str = original("any_time_is_written_out")(time_ms)
+    return str(time_ms) if found.startswith("9999") else found
+
+
 @planted("topics_go_on_for_ever", target="anabranch.broker.topic_operations:terminate")
 async def topics_go_on_for_ever(topic: Any) -> Any:
     """The end of a topic is only answered."""

@@ -1,6 +1,6 @@
 """Planted bugs of what tools ask by REST: counts, places, and what is not served."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 from anabranch.admin.endpoints import Call
@@ -8,9 +8,10 @@ from anabranch.broker import topic_operations
 from anabranch.broker.policies.source import PolicySource
 from anabranch.broker.schemas import Schemas
 from anabranch.broker.topic import Topic
+from anabranch.client.admin import Peeked
 from anabranch.ids import Position, TopicName
 from anabranch.managed_ledger.cursor import Cursor
-from anabranch.policies import NamespacePolicies, TopicPolicies
+from anabranch.policies import Bundles, JsonDocument, NamespacePolicies, TopicPolicies
 from anabranch.policies.effective import UNDEFINED, PolicyDefaults
 from anabranch.testing.planted import original, planted
 
@@ -19,6 +20,24 @@ from anabranch.testing.planted import original, planted
 def what_is_missing_is_answered_as_done(what: str) -> None:
     """Whoever asks for what is not there hears that it was done."""
     del what
+
+
+@planted("peeked_batches_stay_whole", target="anabranch.client.admin.documents:Peeked.messages")
+def peeked_batches_stay_whole(self: Peeked) -> list[Peeked]:
+    """What is looked at is never a batch."""
+    return [self]
+
+
+@planted("numbers_of_any_size_are_stored", target="anabranch.policies.json_documents:check_numbers")
+def numbers_of_any_size_are_stored(document: JsonDocument) -> None:
+    """Whether Pulsar can read a number is not asked."""
+    del document
+
+
+@planted("boundaries_are_believed", target="anabranch.policies.namespaces:given_bundles")
+def boundaries_are_believed(boundaries: Sequence[str]) -> Bundles:
+    """A namespace is cut wherever somebody says."""
+    return Bundles(boundaries=tuple(boundaries), num_bundles=len(boundaries) - 1)
 
 
 @planted("clusters_are_named_as_one_likes", target="anabranch.admin.replication:_wanted")

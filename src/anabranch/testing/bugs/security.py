@@ -10,7 +10,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.broker.access import Access, Guard
 from anabranch.broker.command_rights import COMMAND_RIGHTS
-from anabranch.errors import NotAuthenticated
+from anabranch.broker.session import Session
+from anabranch.errors import NotAuthenticated, NotAuthorized
 from anabranch.generated.pulsar_api_pb2 import BaseCommand
 from anabranch.runtime.real import RealNetwork
 from anabranch.security.authentication import Authentication, Evidence
@@ -39,6 +40,12 @@ def tokens_choose_their_algorithm(self: Tokens, evidence: Evidence) -> Identity:
         return self._identity(jwt.decode(evidence.data, options={"verify_signature": False}))
     found: Identity = original("tokens_choose_their_algorithm")(self, evidence)
     return found
+
+
+@planted("any_number_is_a_time", target="anabranch.security.tokens:_moment")
+def any_number_is_a_time(claims: dict[str, Any], name: str) -> float | None:
+    """Whatever number a token names is taken for a time."""
+    return claims.get(name)
 
 
 @planted("passwords_are_not_compared", target="anabranch.security.basic:Passwords.identify")
@@ -102,6 +109,26 @@ def subscriptions_are_for_everybody(grants: Grants, role: str, subscription: str
 def proxies_lend_their_power(self: Authorization, caller: Caller) -> None:
     """A proxy need not say for whom it asks."""
     del self, caller
+
+
+@planted("proxies_are_enough", target=f"{_AUTHORIZATION}:Authorization.check")
+async def proxies_are_enough(
+    self: Authorization, caller: Caller, right: Right, resource: Resource
+) -> None:
+    """What a proxy may do, it may do for everybody."""
+    self.check_caller(caller)
+    open_to_all = right in (Right.ANYBODY, Right.KNOWN)
+    if not open_to_all and not await self._may(caller.role, right, resource):
+        raise NotAuthorized(f"role {caller.role!r} may not", right.value)
+
+
+@planted("consumers_of_others_are_found", target="anabranch.broker.consuming:_opened")
+def consumers_of_others_are_found(session: Session, consumer_id: int) -> Any:
+    """The number of a consumer is looked for on every connection."""
+    for each in (session, *session.broker.sessions):
+        if consumer_id in each.consumers:
+            return each.consumers[consumer_id]
+    return original("consumers_of_others_are_found")(session, consumer_id)
 
 
 @planted("commands_are_not_checked", target="anabranch.broker.access:Access.check")
