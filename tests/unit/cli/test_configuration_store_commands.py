@@ -16,6 +16,7 @@ from anabranch.policies.paths import CLUSTERS
 from anabranch.server.assembly import Standalone
 from anabranch.testing.parted_cluster import CLUSTER, SINGLE, PartedCluster
 from anabranch.testing.planted import child_command
+from anabranch.testing.web_call import call
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "replace-the-metadata-store.md"
 pytestmark = pytest.mark.timeout(180)
@@ -104,6 +105,10 @@ async def test_a_server_for_itself_keeps_its_tenants_there(cluster: PartedCluste
     new = {"metadata_url": "new metadata", "configuration_metadata_url": "new configuration"}
     urls = {setting: cluster.urls[name] for setting, name in new.items()}
     server = await cluster.start_broker(Standalone, **urls)
+    page = await call(server.web_app, "/admin/v2/brokers/internal-configuration")
+    found = json.loads(page.body)
+    places = [found[name] for name in ("metadataStoreUrl", "configurationMetadataStoreUrl")]
+    assert places == list(urls.values())
     async with AdminClient(server.web_url) as admin:
         await admin.tenants.create("mine", clusters=[server.cluster])
         await admin.namespaces.create("mine/n", bundles=2)

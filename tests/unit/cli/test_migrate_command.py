@@ -132,7 +132,7 @@ async def test_a_store_is_replaced_from_the_terminal(bench: Bench) -> None:
 
 @pytest.mark.timeout(180)
 async def test_who_watches_an_attempt_that_fails_is_told_by_the_exit_code(bench: Bench) -> None:
-    replaceable = bench.server._stores.replaceable
+    replaceable = bench.server._stores.local.replaceable
     assert replaceable is not None
     plain = replaceable.steps.run
 
