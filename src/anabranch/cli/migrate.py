@@ -277,7 +277,8 @@ def finalize(
 ) -> None:
     """Stay with the target: nothing is copied back any more, and there is no way back.
 
-    Then set metadata_url to the new store and restart every server; one that still has the old
+    Then set metadata_url (with `--store configuration`: configuration_metadata_url) to the new
+    store and restart every server; one that still has the old
     address finds the new store by metadata_migration_targets. Nothing is deleted in the old store,
     and whoever does not take part can still write to it.
     """

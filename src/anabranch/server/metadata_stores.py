@@ -63,8 +63,10 @@ async def open_in_use(
         return MetadataInUse(replaceable.store, lambda: replaceable.url, replaceable)
     store = await open_metadata(runtime, url, settings)
     held.push_async_callback(store.close)
-    await check_not_sealed(store)
-    await refuse_replaced(store, url)
+    shared = configuration is Configuration.ALONE
+    setting = "configuration_metadata_url" if shared else "metadata_url"
+    await check_not_sealed(store, setting)
+    await refuse_replaced(store, url, setting)
     return MetadataInUse(store, lambda: url)
 
 

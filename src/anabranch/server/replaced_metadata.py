@@ -8,8 +8,8 @@ from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.freeze_copy.steps import FreezeCopy
 
 
-async def refuse_replaced(store: MetadataStore, url: str) -> None:
-    """Make sure that a store was not left, and that nobody is about to.
+async def refuse_replaced(store: MetadataStore, url: str, setting: str = "metadata_url") -> None:
+    """Make sure that a store, which a setting names, was not left, and that nobody is about to.
 
     Raises:
         ConfigError: naming the setting that is to be changed.
@@ -22,7 +22,7 @@ async def refuse_replaced(store: MetadataStore, url: str) -> None:
     target = shown(announced.parameters.get("target", ""))
     if announced.phase == LEFT_FOR_GOOD:
         raise ConfigError(
-            f"{shown(url)} was replaced by {target}, and what it has is old: set metadata_url to "
+            f"{shown(url)} was replaced by {target}, and what it has is old: set {setting} to "
             "that one"
         )
     if not is_over(announced):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import AnabranchError, Fenced
+from anabranch.errors import AnabranchError, ConfigError, Fenced
 from anabranch.ids import TopicName
 from anabranch.metadata.announced import journal_path
 from anabranch.testing.parted_cluster import (
@@ -112,6 +112,16 @@ async def all_have_left(cluster: PartedCluster) -> None:
                     await asyncio.sleep(0.05)
 
 
+async def sealed(cluster: PartedCluster, setting: str, old: dict[str, str]) -> None:
+    """A broker that takes no part is told which setting is old; the other one is right."""
+    new = {
+        "metadata_url": cluster.urls["new metadata"],
+        "configuration_metadata_url": cluster.urls["new configuration"],
+    }
+    with pytest.raises(ConfigError, match=f"set {setting} to that one"):
+        await cluster.start_broker(**{**new, **old})
+
+
 async def both_are_shown(cluster: PartedCluster) -> None:
     """Among a broker's figures, under one heading."""
     wanted = {
@@ -141,7 +151,9 @@ async def test_a_broker_with_the_old_addresses_finds_both(
     await load.some_more()
     await load.stop()
     await all_have_left(cluster)
-    for name in SINGLE:
+    for name, setting in zip(SINGLE, ("metadata_url", "configuration_metadata_url"), strict=True):
+        old = {setting: cluster.urls[name], "metadata_migration_targets": ""}
+        await sealed(cluster, setting, old)
         await cluster.services[name].close()
     late = await cluster.start_broker()
     asked = await cluster.admin(len(cluster.brokers) - 1)

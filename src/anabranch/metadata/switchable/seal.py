@@ -22,8 +22,8 @@ async def seal(store: MetadataStore, attempt: str, target: str) -> None:
     await store.put(SEAL_PATH, json.dumps(document).encode())
 
 
-async def check_not_sealed(store: MetadataStore) -> None:
-    """Make sure that a store was not left for another one.
+async def check_not_sealed(store: MetadataStore, setting: str = "metadata_url") -> None:
+    """Make sure that a store, which a setting names, was not left for another one.
 
     Raises:
         ConfigError: if it was, naming that one.
@@ -40,4 +40,4 @@ async def check_not_sealed(store: MetadataStore) -> None:
         known, target = False, ""
     if not known:
         raise FormatError(f"{SEAL_PATH} is not a document that this build knows")
-    raise ConfigError(f"this metadata store was replaced by {target}: set metadata_url to that one")
+    raise ConfigError(f"this metadata store was replaced by {target}: set {setting} to that one")

@@ -144,7 +144,8 @@ TABLE: Final = Table(
         words="the target is in use",
         outward=_COMPLETED,
         ends=True,
-        first_do="restart the servers with metadata_url=<the store that is in use now>",
+        first_do="restart the servers with metadata_url=<the store that is in use now> (or "
+        "configuration_metadata_url, if it is that store)",
     ),
     Phase(
         name="reverifying",

@@ -43,7 +43,7 @@ async def old_store_is_kept_for_ever(self: ReplaceableMetadata) -> None:
     "outsiders_work_on_left_stores",
     target="anabranch.server.replaced_metadata:refuse_replaced",
 )
-async def outsiders_work_on_left_stores(store: MetadataStore, url: str) -> None:
+async def outsiders_work_on_left_stores(store: MetadataStore, url: str, setting: str = "") -> None:
     """A server that takes no part does not look whether its store was replaced."""
 
 
