@@ -142,8 +142,8 @@ ZOOKEEPER_PAGE_BYTES_USUAL: Final = 1 * MIB
 ZOOKEEPER_READ_AHEAD_PAGES: Final = 4
 ZOOKEEPER_RESTORE_OPERATIONS_MAX: Final = 1000
 """Of one multi; what a node takes goes together, and alone if it is more."""
-ZOOKEEPER_RESTORES_UNDER_WAY_MAX: Final = 2
-"""Requests of a restore into an empty place; pings wait behind them."""
+ZOOKEEPER_RESTORES_UNDER_WAY_MAX: Final = 4
+"""Requests of a restore into an empty place on a fast server; pings wait behind them."""
 ZOOKEEPER_RESTORED_VERSION_MAX: Final = 1000
 """A node gets its old version by so many writes; a larger one is not restored."""
 ZOOKEEPER_RESTORED_SEQUENCE_MAX: Final = 1_000_000

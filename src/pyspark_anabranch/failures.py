@@ -15,6 +15,7 @@ from anabranch.errors import AnabranchError
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*: .+")
+_STOPPED: Final = "Cannot call methods on a stopped SparkContext"
 _CALLED: Final = re.compile(r"An error occurred while calling .*")
 
 
@@ -43,6 +44,8 @@ def _said(error: Exception) -> str:
 
 def one_line(said: str) -> str:
     """The line that names the cause: of a Python worker's traceback the last, else the first."""
+    if _STOPPED in said:
+        return "it was stopped while it worked: nobody answers at its master, or Java ended"
     lines = [line.strip().removeprefix(": ") for line in said.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if _TRACEBACK in line:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from anabranch.limits import MIB
+from anabranch.limits import KIB, MIB
 
 FEED_QUEUE_MESSAGES: Final = 50_000
 FEED_QUEUE_BYTES: Final = 16 * MIB
@@ -23,6 +23,8 @@ SINK_BATCH_MESSAGES: Final = 1000
 SINK_BATCH_BYTES: Final = 1 * MIB
 SINK_GATHERED_BYTES: Final = 32 * MIB
 """Rows of a task that wait until there is a batch of them for their partition."""
+SURELY_TAKEN_BYTES: Final = 4 * KIB
+"""A row of at most this size need not be compared with what a broker takes."""
 SINK_PENDING_MESSAGES: Final = 20_000
 """Rows of a task that are sent and not answered."""
 WEB_TIMEOUT_S: Final = 30.0

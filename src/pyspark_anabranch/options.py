@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from anabranch.errors import ConfigError, InputError
 from anabranch.ids import TopicName
 from anabranch.wire.compression import COMPRESSIONS
 from pyspark_anabranch.access import Access
+from pyspark_anabranch.addresses import admin_beside, admin_url, service_url
 from pyspark_anabranch.encrypted_entries import CONSUME, DISCARD, FAIL, FAILURE_ACTIONS
 from pyspark_anabranch.limits import READ_WAIT_S, TRIGGER_DELAY_S
 from pyspark_anabranch.places import Place
@@ -20,9 +20,9 @@ from pyspark_anabranch.row_columns import COLUMNS, COLUMNS_BY_NAME, ENCRYPTION, 
 
 EARLIEST, LATEST = "earliest", "latest"
 ONCE, AT_LEAST_ONCE = "once", "at_least_once"
+AUTO, ALWAYS = "auto", "always"
 Bound = str | int | Place
 """`earliest`, `latest`, a publish time in ms, or a place."""
-_WEB_PORT: Final = 8080
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,14 @@ def _whole_or_none(text: str) -> int | None:
     return _whole(text) if text else None
 
 
-def _guarantee(text: str) -> str:
-    if text not in (ONCE, AT_LEAST_ONCE):
-        raise ConfigError(f"{ONCE} or {AT_LEAST_ONCE} is wanted, not {text!r}")
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            wanted = f"{', '.join(words[:-1])} or {words[-1]}"
+            raise ConfigError(f"{wanted} is wanted, not {text!r}")
+        return text
+
+    return parse
 
 
 def _packing(text: str) -> str:
@@ -75,12 +79,6 @@ def _seconds(text: str) -> float:
         raise ConfigError(f"a time such as 500ms, 10s or 15m is wanted, not {text!r}")
     factor = {"ms": 0.001, "s": 1, None: 1, "m": 60, "min": 60, "h": 3600}[found[2]]
     return float(found[1]) * factor
-
-
-def _failure_action(text: str) -> str:
-    if text not in FAILURE_ACTIONS:
-        raise ConfigError(f"{', '.join(FAILURE_ACTIONS)} is wanted, not {text!r}")
-    return text
 
 
 def _private_keys(text: str) -> str | dict[str, str]:
@@ -149,10 +147,15 @@ def _names(text: str) -> tuple[TopicName, ...]:
 _ALL: Final = "read, stream, write"
 _READS: Final = "read, stream"
 OPTIONS: Final = (
-    Option("serviceUrl", _ALL, "", "`pulsar://host:port` of any broker"),
+    Option(
+        "serviceUrl", _ALL, "",
+        "`pulsar://host:port` of any broker, or of several, with commas between",
+        service_url,
+    ),
     Option(
         "adminUrl", _ALL, "",
-        "of the admin interface; port 8080 of the first broker unless given",
+        "`http://host:port` of the admin interface; port 8080 of the first broker unless given",
+        admin_url,
     ),
     Option("authToken", _ALL, "", "a JSON web token, shown to brokers and the admin interface"),
     Option("topic", _ALL, "", "one topic, with all its partitions", _names),
@@ -177,6 +180,13 @@ OPTIONS: Final = (
         "columns", _READS, "",
         "which columns, with commas between; without `value` no payload leaves the task",
         _columns,
+    ),
+    Option(
+        "filterPushdown", "read", AUTO,
+        f"whether conditions that Spark hands down leave out what cannot match: `{AUTO}` where "
+        "Spark plans every query by itself, which 4.3 and older do not; with those, "
+        f"`{ALWAYS}` is for a DataFrame that is used in one query alone, others over it miss rows",
+        _one_of(AUTO, ALWAYS),
     ),
     Option(
         "failOnDataLoss", _READS, "true",
@@ -234,7 +244,7 @@ OPTIONS: Final = (
         "`once` keeps rows until all tasks are done and publishes those that count, so that a "
         "job or a batch that fails leaves nothing; `at_least_once` sends them from the tasks at "
         "once",
-        _guarantee,
+        _one_of(ONCE, AT_LEAST_ONCE),
     ),
     Option(
         "stagingFolder", "write", "",
@@ -274,7 +284,7 @@ OPTIONS: Final = (
         f"what becomes of an entry that no key opens: `{FAIL}` ends the query, `{DISCARD}` leaves "
         f"it out, `{CONSUME}` makes it one row with its bytes as they are stored, and adds the "
         "column `encryption`",
-        _failure_action,
+        _one_of(*FAILURE_ACTIONS),
     ),
     Option(
         "readTimeout", _READS, f"{READ_WAIT_S:g}s", "how long a task waits for its next entry",
@@ -332,11 +342,8 @@ class Options:
     @property
     def access(self) -> Access:
         """Where brokers and their admin interface are."""
-        service_url, admin_url = self["serviceUrl"], self["adminUrl"]
-        if not admin_url:
-            first = service_url.partition(",")[0]
-            admin_url = f"http://{urlsplit(first).hostname}:{_WEB_PORT}"
-        return Access(service_url, admin_url, self["authToken"])
+        brokers = self["serviceUrl"]
+        return Access(brokers, self["adminUrl"] or admin_beside(brokers), self["authToken"])
 
     @property
     def checkpoint(self) -> str:
@@ -369,3 +376,17 @@ class Options:
             )
         if self["lostRanges"] and self["failOnDataLoss"]:
             raise ConfigError("option lostRanges is of no use unless failOnDataLoss is false")
+
+    def check_limits(self) -> None:
+        """Refuse limits of batches that contradict each other, or do nothing.
+
+        Raises:
+            ConfigError: naming those that were given.
+        """
+        least, most = self["minRowsPerTrigger"], self["maxRowsPerTrigger"]
+        if least is None and self.is_given("maxTriggerDelay"):
+            raise ConfigError("option maxTriggerDelay is of no use without minRowsPerTrigger")
+        if least is not None and most is not None and least > most:
+            raise ConfigError(
+                f"option minRowsPerTrigger, {least}, is more than maxRowsPerTrigger, {most}"
+            )

@@ -86,7 +86,7 @@ def columns_of(batch: pa.RecordBatch) -> Columns | None:
     values, keys = there["value"].cast(pa.binary()), there.get("key")
     times = event_times_of(there["event_time"]) if "event_time" in there else None
     if times is not None and (pc.min(times).as_py() or 0) < 0:
-        return None  # row by row it is said which one is wrong
+        return None  # no message can say that
     return Columns(values, _unless_null(keys), _unless_null(times))
 
 

@@ -143,6 +143,18 @@ def check_bounds(
         raise InputError(f"option {option} names {unknown[0]}, which is not read")
 
 
+def _check_order(start: Bound, end: Bound) -> None:
+    """Refuse what ends before it begins, as far as two bounds of one kind tell that."""
+    if isinstance(start, Place):
+        is_backwards = isinstance(end, Place) and end < start
+    elif isinstance(start, int):
+        is_backwards = isinstance(end, int) and end < start
+    else:
+        is_backwards = (start, end) == (LATEST, EARLIEST)
+    if is_backwards:
+        raise InputError(f"option end, {end}, is before option start, {start}")
+
+
 def batch_ranges(
     view: AdminView, options: Options, filters: RowFilters = NO_FILTERS
 ) -> list[tuple[TopicMap, Range]]:
@@ -151,6 +163,8 @@ def batch_ranges(
     starts = options["start"] if options["start"] is not None else EARLIEST
     for name, bounds in (("start", starts), ("end", options["end"])):
         check_bounds(bounds, topics, name)
+    for topic in topics:
+        _check_order(bound_for(starts, topic, EARLIEST), bound_for(options["end"], topic, LATEST))
     found = []
     for topic in topics:
         if not filters.can_have(str(topic), topic.partition):

@@ -16,7 +16,7 @@ from anabranch.client.message import MessageId
 from anabranch.client.packing import Outgoing, PackedBatch
 from anabranch.client.producer import TopicProducer
 from anabranch.client.settings import Batching
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, InvalidName
 from anabranch.ids import TopicName
 from anabranch.wire.compression import Compression
 from pyspark_anabranch.access import Access
@@ -29,6 +29,7 @@ from pyspark_anabranch.limits import (
     SINK_PENDING_MESSAGES,
 )
 from pyspark_anabranch.packed_rows import Columns, PackedRows, columns_of, packed
+from pyspark_anabranch.row_checks import LookedAt, check_sizes
 from pyspark_anabranch.sink_rows import SinkRow, partition_of_key, sink_rows
 
 _NUMBERS_PER_BATCH: Final = 2**32
@@ -45,7 +46,11 @@ class Partitions:
     def of(self, name: str) -> list[TopicName]:
         """The partitions of a topic, or the topic itself."""
         if name not in self._known:
-            self._known[name] = self._view.partitions(TopicName.parse(name))
+            try:
+                topic = TopicName.parse(name)
+            except InvalidName as error:
+                raise InvalidName(f"a row for topic {name!r}: {error}") from None
+            self._known[name] = self._view.partitions(topic)
         return self._known[name]
 
     def target(self, row: SinkRow, topic: TopicName | None, turn: int) -> TopicName:
@@ -104,7 +109,11 @@ async def publish(
 ) -> int:
     """Send the rows of one task and return how many were sent and not known before.
 
+    Of every Arrow batch all rows are looked at before one of them is sent.
+
     Raises:
+        InputError: if a row cannot be sent.
+        ConfigError: if a row names a partition that its topic has not.
         BrokerRefused: if somebody else sends under this name, or the broker refused a row.
         OutcomeUnknown: if no answer came; to send the rows again is harmless.
     """
@@ -112,19 +121,35 @@ async def publish(
     sender = _Sender(client, name, compression)
     place, first_number = 0, batch_id * _NUMBERS_PER_BATCH
     try:
-        for batch in batches:
+        for batch in LookedAt(batches, rows_name_topics=topic is None):
+            check_sizes(batch, place, client.brokers.message_bytes_max, compression, name)
             columns = None if topic is None else columns_of(batch)
             if columns is None or not await sender.add_packed(
                 columns, partitions.spread(columns, topic, place), place, first_number
             ):
-                for row in sink_rows(iter([batch]), place):
-                    target = partitions.target(row, topic, row.number)
+                rows = list(sink_rows(iter([batch]), place))
+                targets = [partitions.target(row, topic, row.number) for row in rows]
+                for target, row in zip(targets, rows, strict=True):
                     await sender.add(target, row, first_number + row.number)
             place += batch.num_rows
         await sender.finish()
     finally:
         await client.close()
     return sender.sent
+
+
+async def largest_message(access: Access) -> int:
+    """How many bytes the broker takes of a message at most."""
+    client = await access.connect()
+    try:
+        return client.brokers.message_bytes_max
+    finally:
+        await client.close()
+
+
+def producer_name(query_id: str, task: int) -> str:
+    """Under which the rows of a task are sent."""
+    return f"spark-{query_id}-{task}"
 
 
 class _Lane:

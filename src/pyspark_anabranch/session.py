@@ -1,9 +1,11 @@
 """A Spark session with the settings that the data source wants."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from anabranch.errors import ConfigError
 from pyspark_anabranch.environment import prepare
 from pyspark_anabranch.limits import ARROW_BATCH_ROWS, SHUFFLE_PARTITIONS_PER_CORE
 from pyspark_anabranch.shipping import is_elsewhere, packed_packages
@@ -25,12 +27,28 @@ SETTINGS: Final[Mapping[str, str]] = {
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
 }
+_MASTER: Final = re.compile(
+    r"local|local\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\]|local-cluster\[[\d,\s]+\]|yarn|(spark|k8s)://.+"
+)
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 def settings_of(master: str) -> dict[str, str]:
     """Our settings of Spark where it runs there."""
     return {**SETTINGS, **(_LOCAL if master.startswith("local") else {})}
+
+
+def check_master(master: str) -> None:
+    """Refuse what names no place where Spark runs, before Java is started to find that out.
+
+    Raises:
+        ConfigError: saying what does.
+    """
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(
+            "a master of Spark is local[N], local[*], spark://host:port, k8s://… or yarn, "
+            f"not {master!r}"
+        )
 
 
 def spark_session(
@@ -46,6 +64,7 @@ def spark_session(
     Raises:
         ConfigError: if Spark cannot run here, in one line that says what to do.
     """
+    check_master(master)
     prepare()
     from pyspark.sql import SparkSession  # not before somebody has said what is missing
 

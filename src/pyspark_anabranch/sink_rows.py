@@ -72,7 +72,7 @@ def sink_rows(batches: Iterator[pa.RecordBatch], number: int = 0) -> Iterator[Si
                 topic or "",
                 partition,
                 key,
-                value.encode() if isinstance(value, str) else value,
+                value,
                 event_time,
                 dict(properties) if properties else None,
             )
@@ -86,6 +86,8 @@ def _column(batch: pa.RecordBatch, name: str) -> Sequence[Any]:
     column = batch.column(at)
     if name == "event_time":
         column = event_times_of(column)
+    elif name == "value":
+        column = column.cast(pa.binary())  # of text, too, no more is wanted than its bytes
     found: Sequence[Any] = column.to_pylist()
     return found
 

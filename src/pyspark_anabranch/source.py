@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import ConfigError
 from anabranch.runtime.real import real_runtime
-from pyspark_anabranch.options import AT_LEAST_ONCE, Options
+from pyspark_anabranch.options import ALWAYS, AT_LEAST_ONCE, Options
 from pyspark_anabranch.planning import batch_ranges, tasks_of
 from pyspark_anabranch.private_keys import check_decryption
 from pyspark_anabranch.row_filters import RowFilters
@@ -34,15 +34,19 @@ class AnabranchSource(DataSource):
     def schema(self) -> str:
         """The columns that were chosen."""
         columns = Options(self.options).columns
-        return ", ".join(f"{column.name} {column.spark}" for column in columns)
+        # A session may have `timestamp` mean moments without a time zone, which ours are not.
+        return ", ".join(
+            f"{column.name} {column.spark.replace('timestamp', 'timestamp_ltz')}"
+            for column in columns
+        )
 
     def reader(self, schema: StructType) -> "BatchReader":
         """Read what is there."""
-        return BatchReader(self._read_options("read"))
+        return BatchReader(self._read_options("read", schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Read on and on."""
-        return StreamReader(self._read_options("stream"))
+        return StreamReader(self._read_options("stream", schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DirectBatchWriter | StagedBatchWriter:
         """Write a DataFrame once."""
@@ -78,13 +82,40 @@ class AnabranchSource(DataSource):
         check_schema(types, topics[0] if topics else None)
         return options
 
-    def _read_options(self, use: str) -> Options:
+    def _read_options(self, use: str, schema: StructType | None) -> Options:
         options = Options(self.options)
+        if schema is not None:
+            _check_own(schema, options)
         options.check_use(use)
         options.check_topics()
+        options.check_limits()
         check_ledgers(options)
         check_decryption(options)
         return options
+
+
+def _check_own(schema: StructType, options: Options) -> None:
+    """Refuse columns that somebody wishes for: Spark would take ours for them.
+
+    Raises:
+        ConfigError: saying how columns are chosen.
+    """
+    wished = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+    ours = [f"{column.name} {column.spark}" for column in options.columns]
+    if wished != ours:
+        raise ConfigError(
+            f"topics have columns of their own, {', '.join(ours)}, not {', '.join(wished)}: leave "
+            "out the schema, choose with the option columns, and cast what has been read"
+        )
+
+
+def keeps_plans_apart() -> bool:
+    """Whether this Spark plans every query by itself.
+
+    Up to 4.3 a plan that was made with the filters of one query serves the next query over the
+    same DataFrame, too, which then misses rows. The release that ended this brought `pushLimit`.
+    """
+    return hasattr(DataSourceReader, "pushLimit")
 
 
 class _FiltersIfAny:
@@ -92,7 +123,7 @@ class _FiltersIfAny:
 
     A reader with a method of this name is refused where `spark.sql.python.filterPushdown.enabled`
     is off, and nobody tells a reader whether it is. To whoever compares, this is the method that
-    does nothing; where filters are handed down, they are taken.
+    does nothing; where filters are handed down, they are taken if that can do no harm.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -101,7 +132,8 @@ class _FiltersIfAny:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._reader.filters = RowFilters(filters)
+        if self._reader.takes_filters:
+            self._reader.filters = RowFilters(filters)
         return filters
 
 
@@ -111,6 +143,8 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
         self.filters = RowFilters()
+        self.takes_filters = options["filterPushdown"] == ALWAYS or keeps_plans_apart()
+        """Whether what Spark hands down is looked at."""
 
     @property
     def pushFilters(self) -> _FiltersIfAny:  # noqa: N802 - Spark's name

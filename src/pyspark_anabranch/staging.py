@@ -36,6 +36,8 @@ class StagedRows:
     rows: int
     token: str
     """Of this attempt alone, whichever run of the query made it."""
+    largest_bytes: int = 0
+    """What the largest of the rows takes at most."""
 
 
 class Stage:
@@ -90,18 +92,16 @@ class Stage:
         first = next(self.read(staged), None)
         return first is not None and not {"topic", "partition"}.isdisjoint(first.schema.names)
 
-    def decide(self, batch_id: int, attempts: Sequence[StagedRows]) -> list[StagedRows]:
-        """Let these attempts count, unless others do already; return those that count."""
-        path = f"{self._folder(batch_id)}/decision.json"
-        known = self._document(path)
-        if known is None:
+    def decide(self, batch_id: int, attempts: Sequence[StagedRows]) -> None:
+        """Let these attempts count, unless others do already."""
+        if self.decided(batch_id) is None:
+            path = f"{self._folder(batch_id)}/decision.json"
             self._keep(path, {"attempts": [asdict(each) for each in attempts]})
-            return list(attempts)
-        return [StagedRows(**each) for each in known["attempts"]]
 
-    def is_decided(self, batch_id: int) -> bool:
-        """Whether it is known which attempts at a batch count."""
-        return self._document(f"{self._folder(batch_id)}/decision.json") is not None
+    def decided(self, batch_id: int) -> list[StagedRows] | None:
+        """Which attempts at a batch count; None if that is not decided."""
+        known = self._document(f"{self._folder(batch_id)}/decision.json")
+        return None if known is None else [StagedRows(**each) for each in known["attempts"]]
 
     def is_published(self, batch_id: int) -> bool:
         """Whether a batch is out."""

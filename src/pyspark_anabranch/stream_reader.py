@@ -147,8 +147,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_s = _now_s()
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
+        most = self._options["maxBytesPerTrigger"]
+        is_full = most is not None and admission.bytes_in(waiting) >= most
         enough = admission.rows_in(waiting) >= least
-        if enough or now_s - self._waiting_since_s >= self._options["maxTriggerDelay"]:
+        if enough or is_full or now_s - self._waiting_since_s >= self._options["maxTriggerDelay"]:
             self._waiting_since_s = None
             return False
         return True

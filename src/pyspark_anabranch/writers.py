@@ -18,8 +18,16 @@ from anabranch.ids import TopicName
 from anabranch.runtime.real import real_runtime
 from pyspark_anabranch.admin_view import AdminView
 from pyspark_anabranch.broker_calls import run
+from pyspark_anabranch.limits import SURELY_TAKEN_BYTES
 from pyspark_anabranch.options import Options
-from pyspark_anabranch.publishing import Partitions, check_deduplication, publish
+from pyspark_anabranch.publishing import (
+    Partitions,
+    check_deduplication,
+    largest_message,
+    producer_name,
+    publish,
+)
+from pyspark_anabranch.row_checks import LookedAt, check_sizes
 from pyspark_anabranch.sink_rows import sink_rows
 from pyspark_anabranch.staging import Stage, StagedRows
 
@@ -61,6 +69,10 @@ class Publishing:
         """The admin interface."""
         return self._options.access.view()
 
+    def look_at(self, batches: Iterator[pa.RecordBatch]) -> LookedAt:
+        """Look at rows before they are handed on."""
+        return LookedAt(batches, rows_name_topics=self.topic is None)
+
     def targets(self, stage: Stage, chosen: Sequence[StagedRows]) -> list[TopicName]:
         """Where rows may go.
 
@@ -76,6 +88,22 @@ class Publishing:
                 found |= {partitions.target(row, self.topic, row.number) for row in rows}
         return sorted(found, key=str)
 
+    def check_sizes(self, stage: Stage, chosen: Sequence[StagedRows]) -> None:
+        """Look at rows that some broker may find too large.
+
+        Raises:
+            InputError: naming one that is.
+        """
+        large = [staged for staged in chosen if staged.largest_bytes > SURELY_TAKEN_BYTES]
+        if not large:
+            return
+        message_bytes_max = run(largest_message(self._options.access))
+        for staged in large:
+            first, name = 0, producer_name(staged.query_id, staged.task)
+            for batch in stage.read(staged):
+                check_sizes(batch, first, message_bytes_max, self._options["compression"], name)
+                first += batch.num_rows
+
     def send(
         self, query_id: str, task: int, batch_id: int, batches: Iterator[pa.RecordBatch]
     ) -> int:
@@ -86,7 +114,7 @@ class Publishing:
                 Partitions(self.view),
                 batches,
                 topic=self.topic,
-                name=f"spark-{query_id}-{task}",
+                name=producer_name(query_id, task),
                 batch_id=batch_id,
                 compression=self._options["compression"],
             )
@@ -129,25 +157,31 @@ class StagedBatchWriter(DataSourceArrowWriter):
         self._task = task or running_task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """See `DataSourceArrowWriter.write`; nobody sees the rows yet."""
-        return _stage(Stage(self._folder, self._job_id), self._task(self._job_id), iterator)
+        """See `DataSourceArrowWriter.write`; nobody sees the rows yet.
+
+        Raises:
+            InputError: if a row cannot be sent.
+        """
+        stage, task = Stage(self._folder, self._job_id), self._task(self._job_id)
+        return _stage(stage, task, self._publishing.look_at(iterator))
 
     def commit(self, messages: Sequence[Any]) -> None:
         """See `DataSourceWriter.commit`.
 
         Raises:
             ConfigError: if the driver does not see what tasks kept, or a row goes nowhere.
+            InputError: if a row is too large.
             HalfWritten: if it could send some of the rows only.
         """
         stage, chosen = Stage(self._folder, self._job_id), _attempts(messages)
-        for staged in chosen:
-            if not stage.has(staged):
-                raise ConfigError(
-                    f"the rows of task {staged.task} are not in {self._folder} of the driver: set "
-                    "stagingFolder to a folder that all machines share, or guarantee to "
-                    "at_least_once"
-                )
+        _check_kept(
+            stage,
+            chosen,
+            f"{self._folder} of the driver: set stagingFolder to a folder that all machines share, "
+            "or guarantee to at_least_once",
+        )
         self._publishing.targets(stage, chosen)
+        self._publishing.check_sizes(stage, chosen)
         sent = 0
         for number, staged in enumerate(chosen):
             try:
@@ -204,12 +238,21 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         self._task = task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """See `DataSourceStreamArrowWriter.write`; nobody sees the rows yet."""
+        """See `DataSourceStreamArrowWriter.write`; nobody sees the rows yet.
+
+        Raises:
+            InputError: if a row cannot be sent.
+        """
         task = self._task()
-        return _stage(Stage(self._checkpoint, task.query_id), task, iterator)
+        stage = Stage(self._checkpoint, task.query_id)
+        return _stage(stage, task, self._publishing.look_at(iterator))
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """See `DataSourceStreamWriter.commit`; may come again for a batch that is out."""
+        """See `DataSourceStreamWriter.commit`; may come again for a batch that is out.
+
+        Rows that cannot be sent are found before it is decided that they count, so that a query
+        which makes other rows can go on with the checkpoint.
+        """
         attempts = _attempts(messages)
         if not attempts:
             return
@@ -217,9 +260,17 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         if stage.is_published(batchId):
             stage.forget(batchId)
             return
-        chosen = stage.decide(batchId, attempts)
+        chosen = stage.decided(batchId) or attempts
+        _check_kept(
+            stage,
+            chosen,
+            f"{self._checkpoint} of the driver: the checkpoint has to be a folder that all "
+            "machines share, and to stay as it is",
+        )
         targets = self._publishing.targets(stage, chosen)
         check_deduplication(self._publishing.view, targets)
+        self._publishing.check_sizes(stage, chosen)
+        stage.decide(batchId, chosen)
         for staged in chosen:
             self._publishing.send(staged.query_id, staged.task, batchId, stage.read(staged))
         stage.finish(batchId)
@@ -229,16 +280,21 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         attempts = _attempts(messages)
         if attempts:
             stage = Stage(self._checkpoint, attempts[0].query_id)
-            if not stage.is_decided(batchId):
+            if stage.decided(batchId) is None:
                 stage.discard(attempts)
 
 
-def _stage(
-    stage: Stage, task: TaskIdentity, batches: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
+def _stage(stage: Stage, task: TaskIdentity, rows: LookedAt) -> WriterCommitMessage:
     token = real_runtime().entropy.token_hex(4)
     staged = StagedRows(task.query_id, task.batch_id, task.task, task.attempt, 0, token)
-    return Staged(replace(staged, rows=stage.write(staged, None, batches)))
+    stage.write(staged, None, iter(rows))
+    return Staged(replace(staged, rows=rows.rows, largest_bytes=rows.largest_bytes))
+
+
+def _check_kept(stage: Stage, chosen: Sequence[StagedRows], where: str) -> None:
+    for staged in chosen:
+        if staged.rows and not stage.has(staged):
+            raise ConfigError(f"the rows of task {staged.task} are not in {where}")
 
 
 def _attempts(messages: Sequence[Any]) -> list[StagedRows]:

@@ -54,7 +54,7 @@ def test_a_value_above_the_limit_on_oxia_changes_nothing(tmp_path: Path) -> None
         run("put", "/kept", "--file", largest, "--url", server.url)
         before = digest(server.url)
         said = refusal(begin("put", "/kept", "--file", large, "--url", server.url))
-        assert f"at most {VALUE_BYTES_MAX} are allowed" in said
+        assert f"at most {VALUE_BYTES_MAX} bytes are allowed" in said
         assert digest(server.url) == before
 
 

@@ -164,9 +164,13 @@ def test_damaged_file_changes_nothing(servers: Servers, kind: str, tmp_path: Pat
         processes.append(begin("restore", tmp_path / name, "--url", url, "--overwrite"))
     (tmp_path / "cut").write_bytes(whole[:-30])
     processes.append(begin("restore", tmp_path / "cut", "--url", url, "--overwrite"))
+    if kind == "zookeeper":
+        processes.append(begin("restore", tmp_path / "nodes", "--url", f"{url}-new/x"))
     for process in processes:
         refusal(process)
     assert digest(url) == before
+    top = servers.zookeeper.rpartition("/")[0]
+    assert run("ls", "/", "--url", top) == "refusals\n", "a chroot was made for nothing"
 
 
 def test_rights_that_the_target_cannot_hold_are_not_dropped_silently(

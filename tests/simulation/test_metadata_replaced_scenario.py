@@ -1,6 +1,6 @@
 """The metadata store is replaced under locks, elections, counters and caches, through faults.
 
-A seed takes long, so it has no set of them; those that once failed are played with all others.
+A seed takes long, so its set of them is small; those that once failed are played with all others.
 """
 
 import pytest

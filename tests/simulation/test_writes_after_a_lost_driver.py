@@ -47,9 +47,9 @@ async def crash_in(world: World, phase: str) -> float:
     return took_s
 
 
-@pytest.mark.goal("trap.U2", part="in time", broken_by="crashed_driver_is_not_replaced")
-@pytest.mark.goal("rel.A4", part="in time", broken_by="crashed_driver_is_not_replaced")
-@pytest.mark.goal("454.A26", part="in time", broken_by="crashed_driver_is_not_replaced")
+@pytest.mark.goal("trap.U2", part="in time", broken_by="new_driver_only_waits")
+@pytest.mark.goal("rel.A4", part="in time", broken_by="new_driver_only_waits")
+@pytest.mark.goal("454.A26", part="in time", broken_by="new_driver_only_waits")
 @pytest.mark.parametrize("phase", REACHED_BY)
 def test_writes_go_on_soon_after_the_lease_of_a_driver_that_crashed(
     phase: str, seeds: Seeds

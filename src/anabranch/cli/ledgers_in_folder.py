@@ -1,13 +1,11 @@
 """The commands about ledgers on the folder of an embedded store that nobody uses."""
 
-import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from shutil import copytree
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from anabranch.cli.data_folders import held, is_data_folder, opened_copy
 from anabranch.cli.ledger_checks import ProgressLine, print_check
 from anabranch.cli.ledger_places import Row, end_of, paths_of, refuse_needed, texts_of
 from anabranch.cli.verdicts import Output
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from anabranch.ledgers.store import Entry
     from anabranch.metadata.store import MetadataStore
     from anabranch.runtime import Runtime
-
-_IDENTITY: Final = "anabranch.json"
 
 
 class LedgersInFolder:
@@ -109,19 +105,13 @@ class LedgersInFolder:
                 f"{self._store!r} cannot be looked into: give a folder or embedded:FOLDER"
             )
         given = Path(self._store.removeprefix("embedded:"))
-        data = given if (given / _IDENTITY).exists() else given.parent
+        data = given if is_data_folder(given) else given.parent
         ledgers = given / "ledgers" if data == given else given
-        if not (data / _IDENTITY).exists():
+        if not is_data_folder(data):
             yield str(ledgers), None  # without a server's data folder around it, nobody locks it
             return
-        # Servers make the lock file; where there is none there was none to hold it.
-        locked = to_change or (data / "lock").exists()
-        lock = runtime.disk.lock_folder(str(data)) if locked else None
-        try:
+        with held(data, runtime, to_change=to_change):
             yield str(ledgers), data
-        finally:
-            if lock is not None:
-                lock.release()
 
     @asynccontextmanager
     async def _loaded(
@@ -154,9 +144,10 @@ async def _metadata_beside(
     Raises:
         ConfigError: if it is not there, belongs to other ledgers, or is older than they are.
         ConflictError: if another store is replacing it, or has.
+        FormatError: if it is written for features that this build does not know.
     """
     from anabranch.ledgers.ledger_ids import LedgerIds
-    from anabranch.metadata.factory import open_store
+    from anabranch.metadata.features import refuse_unknown_features
     from anabranch.migrations.engine.under_way import refuse_while_moved
     from anabranch.server.cluster_tie import check_tie
 
@@ -164,24 +155,20 @@ async def _metadata_beside(
         raise ConfigError(
             "what is unused is known only with the data folder and the metadata beside the ledgers"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        copy = await asyncio.to_thread(copytree, data / "metadata", Path(folder) / "metadata")
-        metadata = await open_store(f"embedded:{copy}", runtime)
-        try:
-            # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
-            await refuse_while_moved(metadata)
-            await check_tie(runtime.disk, str(data / "ledgers"), metadata)
-            issued_below = await LedgerIds(metadata, runtime).issued_below()
-            newer = [each for each in stored.ledgers() if each.ledger_id >= issued_below]
-            if newer:
-                raise ConfigError(
-                    f"ledger {newer[0].ledger_id} is newer than the metadata in {data}, which gave "
-                    f"out ids below {issued_below}: they are an old copy, and the server keeps its "
-                    "metadata elsewhere"
-                )
-            yield metadata
-        finally:
-            await metadata.close()
+    async with opened_copy(data / "metadata", runtime) as metadata:
+        await refuse_unknown_features(metadata)
+        # A server may have kept its metadata elsewhere, and these know nothing of its ledgers.
+        await refuse_while_moved(metadata)
+        await check_tie(runtime.disk, str(data / "ledgers"), metadata)
+        issued_below = await LedgerIds(metadata, runtime).issued_below()
+        newer = [each for each in stored.ledgers() if each.ledger_id >= issued_below]
+        if newer:
+            raise ConfigError(
+                f"ledger {newer[0].ledger_id} is newer than the metadata in {data}, which gave "
+                f"out ids below {issued_below}: they are an old copy, and the server keeps its "
+                "metadata elsewhere"
+            )
+        yield metadata
 
 
 async def _orphans(

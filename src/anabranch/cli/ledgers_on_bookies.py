@@ -171,8 +171,10 @@ class LedgersOfCluster:
 
         Raises:
             ConflictError: if one of them is, or was.
+            FormatError: if one is written for features that this build does not know.
         """
         from anabranch.ledgers.addresses import parse_bookkeeper
+        from anabranch.metadata.features import refuse_unknown_features
         from anabranch.migrations.engine.under_way import refuse_while_moved
 
         async with AsyncExitStack() as held:
@@ -183,6 +185,7 @@ class LedgersOfCluster:
                     looked_at(self._metadata, credentials, runtime)
                 )
             for store in dict.fromkeys((registry, metadata)):
+                await refuse_unknown_features(store)
                 await refuse_while_moved(store)
             yield metadata
 

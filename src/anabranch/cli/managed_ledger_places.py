@@ -1,15 +1,13 @@
 """Where `anabranch managed-ledger` looks: stores that are read, and left as they were."""
 
-import asyncio
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import copytree
 from typing import TYPE_CHECKING, Final
 
+from anabranch.cli import data_folders
 from anabranch.cli.metadata_places import opened
 from anabranch.cli.storage_cluster_views import StorageClusterViews, home_of, read_catalog
 from anabranch.errors import ConfigError
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from anabranch.runtime import Runtime
 
 _EMBEDDED: Final = "embedded:"
-_IDENTITY: Final = "anabranch.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ async def _other_cluster(
         raise ConfigError(
             "some ledgers are in the data folder of the server: give that as --data FOLDER"
         )
-    _lock(Path(folder), runtime, held)
+    held.enter_context(data_folders.held(Path(folder), runtime))
     return await _folder(f"{folder}/ledgers", runtime, held)
 
 
@@ -92,9 +89,11 @@ async def _data_folder(
 ) -> "tuple[MetadataStore, LedgerView]":
     from anabranch.server.cluster_tie import check_tie
 
-    if not (data / _IDENTITY).exists():
-        raise ConfigError(f"{data} is not the data folder of a server: it has no {_IDENTITY}")
-    _lock(data, runtime, held)
+    if not data_folders.is_data_folder(data):
+        raise ConfigError(
+            f"{data} is not the data folder of a server: it has no {data_folders.IDENTITY}"
+        )
+    held.enter_context(data_folders.held(data, runtime))
     for name in ("metadata", "ledgers"):
         if not (data / name).is_dir():
             raise ConfigError(
@@ -107,12 +106,6 @@ async def _data_folder(
     return metadata, await _folder(str(data / "ledgers"), runtime, held)
 
 
-def _lock(folder: Path, runtime: "Runtime", held: AsyncExitStack) -> None:
-    # Servers make the lock file; where there is none there was none to hold it.
-    if (folder / "lock").exists():
-        held.callback(runtime.disk.lock_folder(str(folder)).release)
-
-
 def _holds_log(folder: Path) -> bool:
     return (folder / "log").is_dir()
 
@@ -122,20 +115,29 @@ async def looked_at(
     url: str, credentials: str, runtime: "Runtime"
 ) -> "AsyncIterator[MetadataStore]":
     """A metadata store to be read; of a folder a copy, since opening a store writes to it."""
-    async with AsyncExitStack() as held:
-        folder = Path(url.removeprefix(_EMBEDDED))
-        if url.startswith(_EMBEDDED) and _holds_log(folder):
-            _lock(folder, runtime, held)
-            copy = Path(held.enter_context(tempfile.TemporaryDirectory())) / "metadata"
-            await asyncio.to_thread(copytree, folder, copy)
-            url = f"{_EMBEDDED}{copy}"
-        yield await held.enter_async_context(opened(url, runtime, credentials))
+    folder = Path(url.removeprefix(_EMBEDDED))
+    if not url.startswith(_EMBEDDED) or not _holds_log(folder):
+        async with opened(url, runtime, credentials) as metadata:
+            yield metadata
+        return
+    with data_folders.locked(folder, runtime):
+        async with data_folders.opened_copy(folder, runtime) as metadata:
+            yield metadata
 
 
 async def _metadata(
     url: str, credentials: str, runtime: "Runtime", held: AsyncExitStack
 ) -> "MetadataStore":
-    return await held.enter_async_context(looked_at(url, credentials, runtime))
+    """A metadata store to be read.
+
+    Raises:
+        FormatError: if it is written for features that this build does not know.
+    """
+    from anabranch.metadata.features import refuse_unknown_features
+
+    metadata = await held.enter_async_context(looked_at(url, credentials, runtime))
+    await refuse_unknown_features(metadata)
+    return metadata
 
 
 async def _ledgers(
@@ -146,8 +148,8 @@ async def _ledgers(
     if not places.ledgers.startswith(_EMBEDDED):
         return await _bookies(places, metadata, runtime, held)
     folder = Path(places.ledgers.removeprefix(_EMBEDDED))
-    if (folder.parent / _IDENTITY).exists():
-        _lock(folder.parent, runtime, held)
+    if data_folders.is_data_folder(folder.parent):
+        held.enter_context(data_folders.held(folder.parent, runtime))
     return await _folder(str(folder), runtime, held)
 
 

@@ -14,6 +14,7 @@ from anabranch.cli.metadata_copy_reports import (
     digest_fields,
     print_report,
 )
+from anabranch.cli.metadata_new_targets import look_before_making
 from anabranch.cli.metadata_places import (
     EXIT_REFUSED,
     CredentialsOption,
@@ -30,9 +31,10 @@ from anabranch.cli.verdicts import Output
 from anabranch.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from anabranch.metadata.store import Record
+    from anabranch.metadata.store import MetadataStore, Record
     from anabranch.metadata.transfer.comparing import Difference
     from anabranch.metadata.transfer.copying import CopyOptions
+    from anabranch.metadata.transfer.keeping import Keeping
     from anabranch.metadata.transfer.sources import RecordSource
     from anabranch.runtime import Runtime
 
@@ -209,47 +211,29 @@ def _copy(
 ) -> None:
     from anabranch.metadata.transfer.copying import Copy
     from anabranch.metadata.transfer.keeping import keeping_of
-    from anabranch.metadata.transfer.rights_last import HoldsRights
     from anabranch.metadata.transfer.sources import shown
-    from anabranch.metadata.transfer.survey import survey
 
     async def work(runtime: "Runtime") -> dict[str, Any]:
         keeping = keeping_of(target_url)
         await _check_version_map(runtime, options)
         progress = CopyProgress()
-        async with (
-            _source(source_url, runtime, credentials, prefix) as source,
-            opened(target_url, runtime, credentials, may_be_new=True, only_look=dry_run) as target,
-        ):
-            try:
-                if dry_run:
-                    rights = target if isinstance(target, HoldsRights) else None
-                    found = await survey(
-                        source,
-                        target,
-                        keeping,
-                        progress.tell,
-                        rights=rights,
-                        may_be_there=options.overwrite,
+        try:
+            async with _source(source_url, runtime, credentials, prefix) as source:
+                if not dry_run:
+                    await look_before_making(
+                        runtime, source, target_url, credentials, keeping, options, progress.tell
                     )
-                    found.refuse_impossible()
-                    if not keeping.access and not options.drop_acls:
-                        found.refuse_acls()
-                    if not options.overwrite:
-                        found.refuse_conflicts()
-                    return digest_fields(found.digest) | {
-                        "ephemerals": found.ephemerals,
-                        "acls": found.acls,
-                        "occupied": found.occupied,
-                        "times_kept": keeping.times,
-                        "dry_run": True,
-                    }
-                await check_writable(target)
-                report = await Copy(
-                    runtime, source, target, shown(target_url), keeping, options, progress.tell
-                ).run()
-            finally:
-                progress.end()
+                async with opened(
+                    target_url, runtime, credentials, may_be_new=True, only_look=dry_run
+                ) as target:
+                    if dry_run:
+                        return await _look(source, target, keeping, options, progress)
+                    await check_writable(target)
+                    report = await Copy(
+                        runtime, source, target, shown(target_url), keeping, options, progress.tell
+                    ).run()
+        finally:
+            progress.end()
         return digest_fields(report.digest) | {
             "ephemerals_left_out": report.ephemerals,
             "acls_dropped": report.acls_dropped,
@@ -262,6 +246,35 @@ def _copy(
         }
 
     print_report(run(work), output)
+
+
+async def _look(
+    source: "RecordSource",
+    target: "MetadataStore",
+    keeping: "Keeping",
+    options: "CopyOptions",
+    progress: CopyProgress,
+) -> dict[str, Any]:
+    """What a copy would do; refuses what it would refuse."""
+    from anabranch.metadata.transfer.rights_last import HoldsRights
+    from anabranch.metadata.transfer.survey import survey
+
+    rights = target if isinstance(target, HoldsRights) else None
+    found = await survey(
+        source, target, keeping, progress.tell, rights=rights, may_be_there=options.overwrite
+    )
+    found.refuse_impossible()
+    if not keeping.access and not options.drop_acls:
+        found.refuse_acls()
+    if not options.overwrite:
+        found.refuse_conflicts()
+    return digest_fields(found.digest) | {
+        "ephemerals": found.ephemerals,
+        "acls": found.acls,
+        "occupied": found.occupied,
+        "times_kept": keeping.times,
+        "dry_run": True,
+    }
 
 
 async def _check_version_map(runtime: "Runtime", options: "CopyOptions") -> None:

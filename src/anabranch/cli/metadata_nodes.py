@@ -141,11 +141,19 @@ def _content(value: str | None, file: str | None) -> bytes:
         raise ConfigError("give the value by either --value or --file (- is standard input)")
     if value is not None:
         return value.encode(errors="surrogateescape")
-    end = limits.METADATA_VALUE_BYTES_MAX + 1  # more is refused, however long it is
-    if file == "-":
-        return sys.stdin.buffer.read(end)
-    with Path(str(file)).open("rb") as source:
-        return source.read(end)
+    most = limits.METADATA_VALUE_BYTES_MAX
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(most + 1)
+        else:
+            with Path(str(file)).open("rb") as source:
+                content = source.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+    if len(content) > most:
+        # Nobody knows how long it is: no more was read.
+        raise ConfigError(f"{file} is too large for a value: at most {most} bytes are allowed")
+    return content
 
 
 def _index_keys(given: list[str] | None) -> "tuple[IndexKey, ...] | None":

@@ -102,6 +102,23 @@ async def opened(
         await store.close()
 
 
+async def is_there(url: str, runtime: "Runtime", credentials: str) -> bool:
+    """Whether `opened` would have nothing to make.
+
+    Raises:
+        ConfigError: if there is no such store, or the credentials are wrong.
+    """
+    if url.startswith(_EMBEDDED):
+        return _holds_store(url.removeprefix(_EMBEDDED))
+    if not url.startswith(_ZOOKEEPER):
+        return True
+    try:
+        async with opened(url, runtime, credentials):
+            return True
+    except NotFound:
+        return False
+
+
 @asynccontextmanager
 async def counted(store: "MetadataStore", path: str) -> "AsyncIterator[None]":
     """Around writes at or below a path, to a store that may be replaced just now.

@@ -161,7 +161,10 @@ def watch(
         float, typer.Option("--interval-s", help="Between two looks.", min=0.1)
     ] = 1.0,
 ) -> None:
-    """Show how it goes until it ends or rests at `switched`; Ctrl-C ends the view alone."""
+    """Show how it goes until it ends or rests at `switched`; Ctrl-C ends the view alone.
+
+    The exit code is 1 if it met an error, such as an attempt or a rollback that failed.
+    """
 
     async def work(admin: "AdminClient") -> dict[str, Any]:
         before: list[str] = []
@@ -177,6 +180,8 @@ def watch(
     found = server.ask(lambda admin: _or_interrupted(work(admin), _GOES_ON))
     if server.as_json:
         print_json({name: value for name, value in found.items() if name != "lines"})
+    if found.get("error"):
+        raise typer.Exit(EXIT_REFUSED)
 
 
 def _show(lines: list[str]) -> None:

@@ -75,6 +75,19 @@ def check_levels(levels: Mapping[str, int], build: Mapping[str, LevelRange]) -> 
         raise FormatError(f"the levels in {FEATURES_PATH} need another build: " + "; ".join(wrong))
 
 
+async def refuse_unknown_features(
+    store: MetadataStore, build: Mapping[str, LevelRange] = THIS_BUILD
+) -> None:
+    """Refuse to look into data that a build cannot work with; without levels they are older.
+
+    Raises:
+        FormatError: naming every feature that is out of range.
+    """
+    node = await store.get(FEATURES_PATH)
+    if node is not None:
+        check_levels(decode_features(node.value), build)
+
+
 async def check_features(
     store: MetadataStore, build: Mapping[str, LevelRange] = THIS_BUILD
 ) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ from typing import Final
 from anabranch import limits
 from anabranch.errors import (
     AnabranchError,
+    ConfigError,
     ConflictError,
     LockBusy,
     OutcomeUnknown,
@@ -44,6 +45,19 @@ _log: Final = get_logger("server")
 def may_be_shared(metadata_url: str) -> bool:
     """Whether other processes can reach a metadata store."""
     return not metadata_url.startswith((EMBEDDED, MEMORY))
+
+
+def refuse_private(metadata_url: str) -> None:
+    """Make sure that a store can take the place of one that processes share.
+
+    Raises:
+        ConfigError: if each process would have one of its own there.
+    """
+    if not may_be_shared(metadata_url):
+        raise ConfigError(
+            f"{metadata_url} is a store of one process alone: others cannot follow there. Have "
+            "`anabranch metadata serve` keep it, and name that as anabranch://HOST:PORT"
+        )
 
 
 async def refuse_beside(metadata: MetadataStore) -> None:

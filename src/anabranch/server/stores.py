@@ -38,7 +38,7 @@ from anabranch.server.ledger_ids_in_use import LedgerIdsInUse
 from anabranch.server.replaceable_metadata import ReplaceableMetadata
 from anabranch.server.replaced_metadata import refuse_replaced
 from anabranch.server.settings import Settings
-from anabranch.server.sole_server import may_be_shared
+from anabranch.server.sole_server import may_be_shared, refuse_private
 from anabranch.telemetry import get_logger
 
 _log: Final = get_logger("stores")
@@ -235,9 +235,11 @@ async def open_replaceable(
     """Open a store as a process does that takes part in replacing it; see `ReplaceableMetadata`."""
 
     async def open_store(url: str) -> MetadataStore:
+        refuse_private(url)
         return await _open_metadata(runtime, url, settings)
 
     async def look_at(url: str) -> MetadataStore:
+        refuse_private(url)
         return await _open_metadata(runtime, url, settings, may_make=False)
 
     return await ReplaceableMetadata.open(

@@ -3,6 +3,11 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
+
+DRILL_RECORD: Final = "tests/drills/record.tsv"
+DRILL_COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
+PASSED: Final = "passed"
 
 
 @dataclass(frozen=True, slots=True)

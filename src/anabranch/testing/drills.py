@@ -20,15 +20,15 @@ from typing import Any, Final
 
 from anabranch.testing import replace_led_metadata, replace_metadata_drill
 from anabranch.testing.broker_drills import BROKER_DRILLS
-from anabranch.testing.drill import Drill
+from anabranch.testing.drill import DRILL_COLUMNS, DRILL_RECORD, PASSED, Drill
 from anabranch.testing.proofs import ROOT
 from anabranch.testing.run_records import code_digest, load_rows, save_rows
 from anabranch.testing.servers.process import bound_to_parent
 from anabranch.testing.stopping import INTERRUPTED, run_program
 
-RECORD: Final = ROOT / "tests" / "drills" / "record.tsv"
-COLUMNS: Final = ("drill", "digest", "size", "seconds", "result", "figures")
-PASSED, FAILED, STOPPED = "passed", "failed", "stopped"
+RECORD: Final = ROOT / DRILL_RECORD
+COLUMNS: Final = DRILL_COLUMNS
+FAILED, STOPPED = "failed", "stopped"
 _NO_FIGURES: Final = ("size", "version")
 """Numbers of a verdict that say nothing about how the run went."""
 
@@ -128,7 +128,7 @@ DRILLS: Final = (
         "the same while every broker, bookie and store is restarted in turn, there and at rest",
         "anabranch.testing.replace_metadata_story",
         ("--restarts", "--rounds", "{size}"),
-        full=1,
+        full=2,
         small=1,
     ),
     Drill(

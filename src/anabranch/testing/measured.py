@@ -2,7 +2,8 @@
 
 A benchmark that was run for the record leaves `benchmarks/results/NAME.json`, to be committed: of
 each measure the ratios to whoever stood beside, taken within pairs, and a fingerprint of the code.
-Other code takes nothing away from a measurement, but it is shown as stale.
+Other code takes nothing away from a measurement, but it is shown as stale. A figure that only a
+long run has is taken from the committed record of drills.
 """
 
 import hashlib
@@ -14,7 +15,9 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from anabranch.errors import FormatError
+from anabranch.testing.drill import DRILL_COLUMNS, DRILL_RECORD, PASSED
 from anabranch.testing.proofs import ROOT
+from anabranch.testing.run_records import load_rows
 
 FORMAT: Final = "anabranch-measured"
 VERSION: Final = 2
@@ -59,6 +62,16 @@ class Bound(NamedTuple):
         return self.least <= ratio <= self.most
 
 
+class DrillBound(NamedTuple):
+    """How large a figure of the newest run of a drill may be, of runs that are large enough."""
+
+    goal: str
+    drill: str
+    size: int
+    figure: str
+    most: float
+
+
 def _metadata_bounds(benchmark: str) -> list[Bound]:
     single = [Bound("core.M12", benchmark, key, "raw", most=2.0) for key in ("get_us", "put_us")]
     many = ("gets", "puts", "written", "read")
@@ -89,6 +102,11 @@ BOUNDS: Final = (
     Bound("454.A13", "metadata_replacement", "lost", "pulsar", most=0.0),
     # Who stands beside is the rate that is wanted, 300,000 rows/s.
     Bound("spark.C18", "spark_write_path", "value", "wanted", least=1.0),
+)
+
+DRILL_BOUNDS: Final = (
+    DrillBound("454.A13", "replace-large-metadata", 1_000_000, "freeze_s", most=1.0),
+    DrillBound("454.A13", "replace-large-metadata", 1_000_000, "lost", most=0.0),
 )
 
 
@@ -158,13 +176,18 @@ class Measured(NamedTuple):
     """One per bound: what was measured, what is wanted."""
 
 
-def measured_rows(root: Path = ROOT, bounds: Collection[Bound] = BOUNDS) -> dict[str, Measured]:
+def measured_rows(
+    root: Path = ROOT,
+    bounds: Collection[Bound] = BOUNDS,
+    drills: Collection[DrillBound] = DRILL_BOUNDS,
+) -> dict[str, Measured]:
     """Every row that is judged by measurements."""
+    judged = [(bound.goal, *_judge(bound, root)) for bound in bounds]
+    judged += [(drill.goal, *_judge_drill(drill, root)) for drill in drills]
     rows: dict[str, Measured] = {}
-    for bound in bounds:
-        met, line = _judge(bound, root)
-        before = rows.get(bound.goal, Measured(True, ()))
-        rows[bound.goal] = Measured(before.met and met, (*before.lines, line))
+    for goal, met, line in judged:
+        before = rows.get(goal, Measured(True, ()))
+        rows[goal] = Measured(before.met and met, (*before.lines, line))
     return rows
 
 
@@ -184,3 +207,21 @@ def _judge(bound: Bound, root: Path) -> tuple[bool, str]:
     stale = "" if item["code"] == code_of(bound.benchmark, root) else ", stale"
     spread = f"{item['median']} ({item['min']} to {item['max']}, {item['pairs']} pairs{stale})"
     return met, f"{what}: {spread}, wanted {wanted}: {'met' if met else 'not met'}"
+
+
+def _judge_drill(bound: DrillBound, root: Path) -> tuple[bool, str]:
+    what = f"{bound.drill} of {bound.size:,}: {bound.figure}"
+    wanted = f"wanted at most {bound.most:g}"
+    runs = [
+        (result, dict(figure.split("=", 1) for figure in figures.split()))
+        for name, _, size, _, result, figures in load_rows(root / DRILL_RECORD, DRILL_COLUMNS)
+        if name == bound.drill and int(size) >= bound.size
+    ]
+    if not runs:
+        return False, f"{what}: not measured, {wanted}"
+    result, figures = runs[-1]
+    if bound.figure not in figures:
+        return False, f"{what}: {result} without it, {wanted}: not met"
+    found = float(figures[bound.figure])
+    met = result == PASSED and found <= bound.most
+    return met, f"{what}: {found:g} ({result}), {wanted}: {'met' if met else 'not met'}"

@@ -10,7 +10,7 @@ from anabranch.migrations.engine.state import State
 from anabranch.migrations.freeze_copy.foreign_flag import FLAG_PATH, Flag, read_flag
 from anabranch.runtime.tasks import Tasks
 from anabranch.testing.foreign_process import ForeignProcess
-from anabranch.testing.staged_replacement import SOURCE_URL, Stage, failed, staged
+from anabranch.testing.staged_replacement import SOURCE_URL, Opener, Stage, failed, staged
 
 TARGET: Final = "oxia://modelled:1/default"
 """Where Pulsar's processes can be led to; here it is a store in memory like any other."""
@@ -33,11 +33,12 @@ class Mixed:
         for name in names:
             await self.stage.join(name, open_store=self.open_store)
 
-    async def other(self, node: str, *, obeys: bool = True) -> ForeignProcess:
+    async def other(
+        self, node: str, *, obeys: bool = True, open_store: Opener | None = None
+    ) -> ForeignProcess:
         """Start one that is not."""
-        process = await ForeignProcess.start(
-            self.open_store, SOURCE_URL, node, self.tasks, obeys=obeys
-        )
+        opener = self.open_store if open_store is None else open_store
+        process = await ForeignProcess.start(opener, SOURCE_URL, node, self.tasks, obeys=obeys)
         self.others.append(process)
         return process
 

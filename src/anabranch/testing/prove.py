@@ -11,6 +11,7 @@ nothing, and is reported. A seed that found a bug is played again without it, an
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -45,6 +46,8 @@ SEEDS: Final = 500
 SEED_MINUTES: Final = 5.0
 _RUN_S_MAX: Final = 420
 """For each test of a run of pytest: a hunt with seeds, and time to start and stop."""
+_OVERTIME_S: Final = 60.0
+"""What was begun in time is given so much longer."""
 _START_S: Final = 4.0
 """What starting pytest costs, for a look ahead."""
 _GUESS_S: Final = 10.0
@@ -103,13 +106,24 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONPYCACHEPREFIX": _bytecode().name}
 
 
-def _pytest(candidates: Sequence[Candidate], *options: str) -> tuple[list[Note], int, str]:
-    """Run all their cases in a process of its own; what failed, exit code, end of the output."""
+class OutOfTime(Exception):
+    """The time for all proofs is over, and this one was not made."""
+
+
+def _pytest(
+    candidates: Sequence[Candidate], *options: str, end_s: float | None = None
+) -> tuple[list[Note], int, str]:
+    """Run all their cases in a process of its own; what failed, exit code, end of the output.
+
+    Raises:
+        OutOfTime: if that was not done soon after `end_s`.
+    """
     # Sorted as pytest would run them, and without repeats.
     cases = sorted({case for candidate in candidates for case in candidate.cases})
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [*_PYTEST, "--planted-report", str(report), *options, *cases]
+        left_s = math.inf if end_s is None else end_s + _OVERTIME_S - time.monotonic()
         try:
             done = subprocess.run(
                 command,
@@ -118,9 +132,11 @@ def _pytest(candidates: Sequence[Candidate], *options: str) -> tuple[list[Note],
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=_RUN_S_MAX * len(candidates),
+                timeout=max(0.0, min(_RUN_S_MAX * len(candidates), left_s)),
             )
         except subprocess.TimeoutExpired:
+            if left_s < _RUN_S_MAX * len(candidates):
+                raise OutOfTime from None
             return [], -1, "the tests did not come to an end"
         notes = json.loads(report.read_text()) if report.exists() else []
     return notes, done.returncode, "\n".join((done.stdout + done.stderr).splitlines()[-15:])
@@ -173,10 +189,16 @@ def run_without_bugs(candidates: Iterable[Candidate], jobs: int) -> dict[str, st
         return {name: text for found in pool.map(run, shares) for name, text in found.items()}
 
 
-def prove(bug: str, candidates: Sequence[Candidate]) -> dict[Key, Proof | NotProven]:
-    """Try all tests that claim to notice one bug; they are known to be green without it."""
+def prove(
+    bug: str, candidates: Sequence[Candidate], end_s: float | None = None
+) -> dict[Key, Proof | NotProven]:
+    """Try all tests that claim to notice one bug; they are known to be green without it.
+
+    Raises:
+        OutOfTime: if that was not done soon after `end_s`.
+    """
     hunt = ("--seeds", str(SEEDS), "--seed-minutes", str(SEED_MINUTES))
-    notes, exit_code, output = _pytest(candidates, "--planted", bug, *hunt)
+    notes, exit_code, output = _pytest(candidates, "--planted", bug, *hunt, end_s=end_s)
     first = first_by_function(notes)
     results: dict[Key, Proof | NotProven] = {}
     for candidate in candidates:
@@ -253,8 +275,12 @@ def prove_all(
     failed = left_out = 0
 
     def attempt(bug: str) -> dict[Key, Proof | NotProven]:
-        is_late = end_s is not None and time.monotonic() > end_s
-        return {} if is_late else prove(bug, by_bug[bug])
+        if end_s is not None and time.monotonic() > end_s:
+            return {}
+        try:
+            return prove(bug, by_bug[bug], end_s)
+        except OutOfTime:
+            return {}
 
     pool = ThreadPoolExecutor(jobs)
     try:
@@ -286,7 +312,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--all", action="store_true", help="make every proof again")
     add("--small", action="store_true", help="see how many other tests each bug breaks instead")
     add("--after-tests", action="store_true", help="the tests have just run here: believe them")
-    add("--minutes", type=float, help="begin no proof after so long; the rest stays unproven")
+    add("--minutes", type=float, help="end about then; the rest stays unproven")
     add("--jobs", type=int, default=2, help="at a time (default: %(default)s)")
     return parser.parse_args(arguments)
 

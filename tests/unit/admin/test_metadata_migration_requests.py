@@ -91,8 +91,8 @@ async def server() -> AsyncIterator[Server]:
         ("memory:full", 409, "is not empty: it has /n0, /n1, /n2, /n3, /n4"),
     ],
 )
-@pytest.mark.goal("454.A1", part="requests", broken_by="any_target_is_allowed")
-@pytest.mark.goal("rel.A1", part="requests", broken_by="any_target_is_allowed")
+@pytest.mark.goal("454.A1", part="requests", broken_by="full_targets_are_taken")
+@pytest.mark.goal("rel.A1", part="requests", broken_by="full_targets_are_taken")
 async def test_a_wrong_target_is_refused_and_nothing_is_written(
     server: Server, target: str, status: int, why: str
 ) -> None:
@@ -167,10 +167,24 @@ async def test_who_accepts_a_risk_says_so_in_the_body(server: Server) -> None:
     assert (status, "accept_foreign_risk" in plan["parameters"]) == (200, False)
 
 
+@pytest.mark.parametrize("body", [[], 5, "memory:target", {}, {"targetUrl": 5}, {"target": "x"}])
+async def test_a_start_in_pulsars_words_that_names_no_target_is_refused(
+    server: Server, body: Any
+) -> None:
+    status, reason = await server.post(f"{PULSARS}/start", body)
+    assert (status, "say where to" in reason["reason"]) == (400, True), reason
+    assert await server.member.replaceable.journal.read() is None
+
+
+@pytest.mark.parametrize(
+    ("query", "body"), [("?target=memory:target", None), ("", {"targetUrl": "memory:target"})]
+)
 @pytest.mark.goal("454.A44", part="requests", broken_by="outward_phase_is_our_own")
-async def test_pulsars_two_requests_drive_it_to_its_end(server: Server) -> None:
+async def test_pulsars_two_requests_drive_it_to_its_end(
+    server: Server, query: str, body: Any
+) -> None:
     assert await server.get(f"{PULSARS}/status") == {"phase": "NOT_STARTED", "targetUrl": None}
-    assert await server.post(f"{PULSARS}/start?target=memory:target") == (204, None)
+    assert await server.post(f"{PULSARS}/start{query}", body) == (204, None)
     seen = (await server.get(f"{PULSARS}/status"))["phase"]
     assert seen in ("PREPARATION", "COPYING", "COMPLETED")
     await server.member.until("switched")

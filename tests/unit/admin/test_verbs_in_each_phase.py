@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from anabranch.admin import WebInterface
+from anabranch.errors import ConflictError
 from anabranch.migrations.engine.state import Noted
+from anabranch.migrations.engine.steps import Turn
 from anabranch.migrations.engine.table import Verb
 from anabranch.migrations.freeze_copy.phases import TABLE
 from anabranch.server.metadata_migration import migration_of
@@ -111,3 +113,59 @@ async def test_on_the_way_back_there_is_no_other_way(phase: str) -> None:
         await stage.until("rolled back")
         await server.refusals("rollback", "finalize", "abort")
         await stage.all_on("source")
+
+
+async def test_while_others_are_told_to_turn_there_is_nothing_to_ask() -> None:
+    async with staged("ash") as stage:
+        server = Server(stage)
+        await stage.reach("leading")
+        before = await stage.anybody.replaceable.journal.read()
+        refused = await server.refusals("start", "abort", "pause", "rollback", "finalize")
+        assert all("is leading" in why for why in refused.values()), refused
+        assert await stage.anybody.replaceable.journal.read() == before
+        stage.go_on()
+        await stage.until("switched")
+
+
+async def test_finalize_is_asked_twice_and_nothing_leads_back() -> None:
+    async with staged("ash") as stage:
+        server = Server(stage)
+        await stage.switch()
+        stage.hold("finalizing")
+        assert (await server.ask("finalize"))[0] == 200
+        await stage.until_held()
+        journal = stage.anybody.replaceable.journal
+        before = await journal.read()
+        assert (await server.ask("finalize"))[0] == 200, "it is being done"
+        refused = await server.refusals("start", "abort", "pause", "rollback")
+        assert all("is finalizing" in why for why in refused.values()), refused
+        assert await journal.read() == before
+        stage.go_on()
+        await stage.until("finalized")
+        refused = await server.refusals("start", "finalize", "abort", "pause", "resume", "rollback")
+        assert all("is finalized" in why for why in refused.values()), refused
+
+
+async def test_what_fails_takes_no_verb_but_another_start() -> None:
+    async with staged("ash") as stage:
+        server = Server(stage)
+        plain = stage.anybody.replaceable.steps.run
+
+        async def failing(phase: str, turn: Turn) -> None:
+            if phase == "verifying":
+                raise ConflictError("a node differs")
+            await plain(phase, turn)
+
+        setattr(stage.anybody.replaceable.steps, "run", failing)  # noqa: B010 - of one object
+        stage.hold("failing")
+        await stage.start()
+        await stage.until_held()
+        refused = await server.refusals("start", "abort", "pause", "rollback", "finalize")
+        assert all("is failing" in why for why in refused.values()), refused
+        stage.go_on()
+        await stage.until("failed")
+        refused = await server.refusals("abort", "pause", "resume", "rollback", "finalize")
+        assert all("is failed: it is over" in why for why in refused.values()), refused
+        setattr(stage.anybody.replaceable.steps, "run", plain)  # noqa: B010 - of one object
+        assert (await server.ask("start"))[0] == 200
+        await stage.until("switched")

@@ -18,6 +18,7 @@ from anabranch.managed_ledger import ManagedLedgers
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
 from anabranch.server.cluster_tie import TIE_FILE, encode, tie
+from anabranch.server.data_folder import claim
 from anabranch.testing.contracts.ledgers import append
 
 SEGMENT_BYTES = 2000
@@ -60,7 +61,8 @@ def ledgers(tmp_path: Path) -> Path:
 def test_a_disk_that_takes_no_writes_can_be_looked_into(
     ledgers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ledgers.parent / "anabranch.json").write_text("{}")
+    identity = {"magic": "anabranch data folder", "version": 1, "cluster_id": "here"}
+    (ledgers.parent / "anabranch.json").write_text(json.dumps(identity))
     (ledgers.parent / "lock").touch()
     opened: list[str] = []
     real_open = os.open
@@ -191,8 +193,7 @@ def test_wrong_words_are_refused(
 
 async def serve_and_orphan(data: Path) -> tuple[Position, int]:
     runtime = real_runtime()
-    (data / "lock").touch()
-    (data / "anabranch.json").write_text("{}")
+    (await claim(runtime, str(data))).lock.release()
     metadata = await open_store(f"embedded:{data}/metadata", runtime)
     await tie(runtime.disk, f"{data}/ledgers", metadata, "here")
     ledgers = await EmbeddedLedgerStore.open_folder(runtime.disk, f"{data}/ledgers")

@@ -18,6 +18,7 @@ from anabranch.generated import ml_data_formats_pb2 as pb
 from anabranch.ledgers.bookkeeper.settings import BookKeeperSettings
 from anabranch.ledgers.bookkeeper.store import BookKeeperLedgerStore
 from anabranch.managed_ledger import ManagedLedgers
+from anabranch.metadata.features import FEATURES_PATH, encode_features
 from anabranch.metadata.served.client import ServedStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
@@ -111,6 +112,22 @@ async def test_with_them_only_what_nothing_names_is_unused(bench: Bench) -> None
     assert (await bench.ledgers("delete", str(ORPHAN), metadata="topics")).exit_code == 0
     assert await bench.listed() == [bench.needed]
     assert (await bench.ledgers("delete", str(bench.needed), "--force")).exit_code == 0
+
+
+@pytest.mark.goal("core.U1", part="features", broken_by="features_are_not_asked_for")
+@pytest.mark.parametrize("store", ["topics", "bookies"])
+async def test_metadata_for_features_that_are_not_known_here_are_refused(
+    bench: Bench, store: str
+) -> None:
+    """What names ledgers may be elsewhere in them."""
+    await bench.tie()
+    levels = {"metadata-layout": 1, "ledger-layout": 2}
+    await bench.stores[store].put(FEATURES_PATH, encode_features(levels))
+    for words in (("ls", "--orphans"), ("delete", str(ORPHAN)), ("delete", str(ORPHAN), "--force")):
+        refused = await bench.ledgers(*words, metadata="topics")
+        assert refused.exit_code == 2
+        assert "ledger-layout is at 2, this build knows 1 to 1" in refused.stderr
+    assert await bench.listed() == sorted([bench.needed, ORPHAN])
 
 
 async def test_metadata_of_another_cluster_are_refused(bench: Bench) -> None:

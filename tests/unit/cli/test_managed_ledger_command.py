@@ -22,6 +22,7 @@ from anabranch.metadata.factory import open_store
 from anabranch.metadata.store import MetadataStore
 from anabranch.runtime.real import real_runtime
 from anabranch.server.cluster_tie import tie
+from anabranch.server.data_folder import claim
 
 ORDERS = "public/default/persistent/orders"
 ENDED = "public/default/persistent/a%2Fb"
@@ -62,8 +63,7 @@ def append(ledger: ManagedLedger, payload: bytes) -> "asyncio.Future[Position]":
 async def serve(data: Path) -> list[Position]:
     """A topic with a small and a large cursor, and one that has ended."""
     runtime = real_runtime()
-    (data / "lock").touch()
-    (data / "anabranch.json").write_text("{}")
+    (await claim(runtime, str(data))).lock.release()
     metadata = await open_store(f"embedded:{data}/metadata", runtime)
     await tie(runtime.disk, f"{data}/ledgers", metadata, "here")
     ledgers = await EmbeddedLedgerStore.open_folder(runtime.disk, f"{data}/ledgers")

@@ -21,6 +21,7 @@ from anabranch.managed_ledger import ManagedLedger, ManagedLedgers
 from anabranch.metadata.factory import open_store
 from anabranch.runtime.real import real_runtime
 from anabranch.server.cluster_tie import tie
+from anabranch.server.data_folder import claim
 
 ORDERS = "public/default/persistent/orders"
 
@@ -39,7 +40,7 @@ async def append(ledger: ManagedLedger, payload: bytes) -> None:
 async def serve(data: Path, elsewhere: Path) -> None:
     """Three messages in the data folder; three more, and a cursor's state, elsewhere."""
     runtime = real_runtime()
-    (data / "anabranch.json").write_text("{}")
+    (await claim(runtime, str(data))).lock.release()
     async with AsyncExitStack() as held:
         metadata = await open_store(f"embedded:{data}/metadata", runtime)
         held.push_async_callback(metadata.close)

@@ -114,7 +114,9 @@ def test_put_from_every_place(url: str, tmp_path: Path) -> None:
     assert result.stdout.startswith("/a/n-0000000001 has version ")
     for wrong in ((), ("--value", "x", "--file", "-")):
         assert "either --value or --file" in refused(2, "put", "/p", *wrong, "--url", url)
-    assert "No such file" in refused(2, "put", "/p", "--file", "/none", "--url", url)
+    said = refused(2, "put", "/p", "--file", "/none", "--url", url)
+    assert said == "error: cannot read /none: No such file or directory\n"
+    assert "cannot read" in refused(2, "put", "/p", "--file", tmp_path, "--url", url)
 
 
 def test_expected_versions(url: str) -> None:
@@ -315,7 +317,8 @@ def test_bad_paths_and_large_values_change_nothing(url: str, tmp_path: Path) -> 
     large.write_bytes(b"x" * (limits.METADATA_VALUE_BYTES_MAX + 5))
     for words in ((), ("--dry-run",)):
         said = refused(2, "put", "/p", "--file", large, "--url", url, *words)
-        assert f"at most {limits.METADATA_VALUE_BYTES_MAX} are allowed" in said
+        assert f"{large} is too large" in said, "by how much was not looked at"
+        assert f"at most {limits.METADATA_VALUE_BYTES_MAX} bytes are allowed" in said
     assert content(url) == before
     assert not (tmp_path / "x").exists()
 

@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
+from anabranch.errors import ConflictError
 from anabranch.metadata.served.client import ServedStore
 from anabranch.migrations.engine.operation import Operation
+from anabranch.migrations.engine.steps import Turn
 from anabranch.runtime.real import real_runtime
 from anabranch.server.assembly import Standalone
 from anabranch.server.metadata_service import MetadataService
@@ -126,6 +128,27 @@ async def test_a_store_is_replaced_from_the_terminal(bench: Bench) -> None:
     await bench.run("tenants", "create", "after")
     assert "after" in await bench.tenants(bench.target)
     assert "after" not in await bench.tenants(bench.source)
+
+
+@pytest.mark.timeout(180)
+async def test_who_watches_an_attempt_that_fails_is_told_by_the_exit_code(bench: Bench) -> None:
+    replaceable = bench.server._stores.replaceable
+    assert replaceable is not None
+    plain = replaceable.steps.run
+
+    async def failing(phase: str, turn: Turn) -> None:
+        if phase == "copying":
+            raise ConflictError("the target is somebody's")
+        await plain(phase, turn)
+
+    setattr(replaceable.steps, "run", failing)  # noqa: B010 - a method of one object
+    await bench.migrate("watch", "--interval-s", "0.1")
+    await bench.migrate("start", bench.target)
+    said = await bench.migrate("watch", "--interval-s", "0.1", exit_code=1)
+    assert "because   the target is somebody's" in said
+    setattr(replaceable.steps, "run", plain)  # noqa: B010 - a method of one object
+    await bench.migrate("start", bench.target)
+    await bench.migrate("watch", "--interval-s", "0.1")
 
 
 async def interrupted(terminal: asyncio.subprocess.Process) -> str:

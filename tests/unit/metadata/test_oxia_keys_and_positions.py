@@ -140,7 +140,11 @@ class TestAddresses:
         assert parse_address(url) == address
 
     @pytest.mark.parametrize(
-        "url", ["oxia:host", "oxia://", "oxia://h:0", "oxia://h:99999", "oxia://h/", "oxia://a,b:1"]
+        "url",
+        [
+            *("oxia:host", "oxia://", "oxia://h:0", "oxia://h:99999", "oxia://h/", "oxia://a,b:1"),
+            *("oxia://h/a/b", "oxia://h/default?tls=x", "oxia://h/a#b"),
+        ],
     )
     def test_bad(self, url: str) -> None:
         with pytest.raises(ConfigError, match="oxia://HOST:PORT"):

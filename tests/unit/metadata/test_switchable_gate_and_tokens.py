@@ -32,6 +32,7 @@ from anabranch.metadata.switchable.part import SwitchPart
 from anabranch.metadata.switchable.postures import POSTURES, counts_still
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.migrations.freeze_copy.phases import TABLE
+from anabranch.migrations.freeze_copy.reservation import reserve
 from anabranch.runtime.real import real_runtime
 
 ATTEMPT = "first"
@@ -89,6 +90,7 @@ async def _one(record: Record) -> AsyncIterator[Record]:
 async def place() -> AsyncIterator[Place]:
     clock = real_runtime().clock
     place = Place({name: MemoryStore(clock) for name in ("source", "target")})
+    await reserve(place.stores["target"], "source", ATTEMPT)
     yield place
     for handle in place.opened:
         await handle.close()

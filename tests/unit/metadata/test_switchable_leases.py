@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from anabranch.metadata.announced import JOURNAL_MAGIC, Announced, journal_path, write_document
+from anabranch.metadata.announced import (
+    JOURNAL_MAGIC,
+    RESERVED_PATH,
+    Announced,
+    journal_path,
+    write_document,
+)
 from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.switchable.fence import raise_generation
 from anabranch.metadata.switchable.part import SwitchPart
+from anabranch.metadata.switchable.reserved import write_reserved
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.runtime.real import real_runtime
 
@@ -65,6 +72,7 @@ async def test_nothing_is_read_from_a_store_that_others_may_have_left(process: P
     part = SwitchPart(store, "source", process.open)
     await store.put("/a", b"old")
     await target.put("/a", b"new")
+    await target.put(RESERVED_PATH, write_reserved("source", "first"))
     await raise_generation(source, target)
     head = Announced("first", 1, 1, phase="switched", parameters={"target": "target"})
     journal = write_document(JOURNAL_MAGIC, {"announced": asdict(head)})

@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AlreadyClosed, ConflictError, SessionExpired, Unreachable
-from anabranch.metadata.announced import JOURNAL_MAGIC, Announced, journal_path, write_document
+from anabranch.metadata.announced import (
+    JOURNAL_MAGIC,
+    RESERVED_PATH,
+    Announced,
+    journal_path,
+    write_document,
+)
 from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import ABSENT, SessionEvent
 from anabranch.metadata.switchable.fence import generation_of_store, raise_generation
 from anabranch.metadata.switchable.part import SwitchPart
+from anabranch.metadata.switchable.reserved import write_reserved
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.runtime.real import real_runtime
 
@@ -90,6 +97,9 @@ class Process:
                 await raise_generation(self.stores["source"], self.stores["target"])
             if phase == "reverting":
                 await raise_generation(self.stores["target"], self.stores["source"])
+            if phase != "preparing":
+                reserved = write_reserved("source", attempt)
+                await self.stores["target"].put(RESERVED_PATH, reserved)
             await self.part.enter(head)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.metadata.announced import (
     JOURNAL_MAGIC,
+    RESERVED_PATH,
     Announced,
     journal_path,
     participants_path,
@@ -19,6 +20,7 @@ from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import MetadataStore, Record
 from anabranch.metadata.switchable.fence import raise_fence, raise_generation
 from anabranch.metadata.switchable.part import SwitchPart
+from anabranch.metadata.switchable.reserved import write_reserved
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.runtime.real import real_runtime
 
@@ -72,6 +74,7 @@ class Sleeper:
         """What happens while it sleeps: nobody has heard of it since long ago."""
         self._side.session_valid_until = 0.0
         source, target = self.stores["source"], self.stores["target"]
+        await target.put(RESERVED_PATH, write_reserved("source", "first"))
         await raise_fence(source, "first forth")
         async for record in source.export("/"):
             ours = record.path == "/" or record.path.startswith("/anabranch")

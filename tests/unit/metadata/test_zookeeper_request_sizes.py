@@ -15,6 +15,7 @@ from anabranch.metadata.zookeeper.limits import (
     RESTORE_ANSWER_S_USUAL,
     RESTORE_OPERATIONS_FIRST,
     RESTORE_OPERATIONS_MIN,
+    RESTORES_UNDER_WAY_FIRST,
 )
 from anabranch.metadata.zookeeper.request_sizes import RequestSize
 from anabranch.metadata.zookeeper.requests import Request
@@ -46,6 +47,28 @@ def test_a_slow_server_gets_shorter_requests_down_to_the_limit() -> None:
     assert size.operations_max == RESTORE_OPERATIONS_MIN, "neither fast nor slow"
     size.answered(FAST_S)
     assert size.operations_max == 2 * RESTORE_OPERATIONS_MIN
+
+
+def test_more_are_under_way_while_long_ones_are_answered_fast() -> None:
+    size = RequestSize()
+    found = []
+    for _ in range(8):
+        size.answered(FAST_S)
+        found.append(size.under_way_max)
+    most = limits.ZOOKEEPER_RESTORES_UNDER_WAY_MAX
+    assert found == [
+        *[RESTORES_UNDER_WAY_FIRST] * 4,
+        RESTORES_UNDER_WAY_FIRST + 1,
+        most,
+        most,
+        most,
+    ]
+    size.answered(RESTORE_ANSWER_S_USUAL)
+    assert size.under_way_max == most, "neither fast nor slow"
+    size.answered(SLOW_S)
+    assert size.under_way_max == RESTORES_UNDER_WAY_FIRST
+    size.answered(FAST_S)
+    assert size.under_way_max == RESTORES_UNDER_WAY_FIRST, "they are to be longer first"
 
 
 def test_a_lower_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

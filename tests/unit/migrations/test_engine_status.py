@@ -1,5 +1,7 @@
 """How an operation is, for programs, for people and for Prometheus."""
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.metadata.announced import Announced, Report
@@ -70,8 +72,12 @@ def test_figures_are_there_for_prometheus() -> None:
         'anabranch_migration_held_seconds{operation="metadata"} 0.25',
         'anabranch_migration_participants_waited_for{operation="metadata"} 2',
         'anabranch_migration_lag{operation="metadata"} 2',
+        'anabranch_migration_troubled{operation="metadata"} 0',
     ):
         assert line in page.splitlines()
+    tried_again = replace(status(), shown=replace(SHOWN, trouble="no answer"))
+    page = "".join(render(tried_again.metrics()))
+    assert 'anabranch_migration_troubled{operation="metadata"} 1' in page.splitlines()
 
 
 def test_before_the_first_start_there_is_little_to_say() -> None:

@@ -79,7 +79,10 @@ def seen(target: str = OXIA, *, accepts_risk: bool = False, **nodes: int) -> Out
 
 def test_who_belongs_to_the_session_of_a_registration_can_be_led() -> None:
     found = seen(us=1, b1=5, b2=6, p1=5, p2=6)
-    assert found.foreign() == [Foreign("b1", "bookie", "id-1"), Foreign("b2", "bookie", "id-2")]
+    assert found.foreign() == [
+        Foreign("b1", "bookie", "id-1", "/ledgers/available/b1"),
+        Foreign("b2", "bookie", "id-2", "/ledgers/available/readonly/b2"),
+    ]
     assert list(found.blockers()) == []
     (note,) = found.notes()
     assert note.startswith("bookie b1, bookie b2: not ours")

@@ -1,4 +1,4 @@
-"""What a rollback does before writes have to wait, on stores that take long to be read."""
+"""What is done before writes have to wait, there and back, on stores that take long to be read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,6 +18,7 @@ from anabranch.testing.staged_replacement import Stage, lasting, staged
 NODES = 400
 READ_S = 2.5 * FREEZE_S_MAX / NODES
 """To read everything takes more than twice as long as any phase may hold writes."""
+FEW, MANY = NODES // 20, 2 * NODES
 CALL_S = 0.005
 PLENTY_S = 600.0
 LOOK_S = 0.001
@@ -56,14 +57,14 @@ class Held:
             await asyncio.sleep(LOOK_S)
 
 
-async def large(stage: Stage) -> None:
+async def large(stage: Stage, nodes: int = NODES) -> None:
     async def open_slowly(url: str) -> MetadataStore:
         return SlowToRead(await stage.open_store(url))
 
     for name in ("ash", "birch"):
         await stage.join(name, open_store=open_slowly)
-    for number in range(NODES):
-        await stage.anybody.store.put(f"/filled/{number:03d}", b"%d" % number)
+    for number in range(nodes):
+        await stage.anybody.store.put(f"/filled/{number:05d}", b"%d" % number)
 
 
 async def there_and_back(runtime: Runtime) -> list[float]:
@@ -96,6 +97,34 @@ def test_writes_wait_for_the_way_back_no_longer_than_for_the_way_there() -> None
     there_s, back_s = World(1).run(main, time_limit_s=PLENTY_S)
     assert back_s < 2 * there_s
     assert back_s < 1.0 < NODES * READ_S
+
+
+async def there(runtime: Runtime, nodes: int) -> float:
+    """How long writes waited."""
+    async with staged(runtime=runtime, table=TABLE) as stage:
+        await large(stage, nodes)
+        held = Held(stage, runtime)
+        looking = asyncio.ensure_future(held.look())
+        await stage.start()
+        state = await stage.until("switched", "failed", wait_s=PLENTY_S)
+        assert state.phase == "switched", state.error
+        await stage.all_on("target")
+        await asyncio.sleep(2 * LOOK_S)
+        looking.cancel()
+        (held_s,) = held.times_s
+        return held_s
+
+
+@pytest.mark.goal("454.A13", part="way there", broken_by="all_is_compared_while_writes_wait")
+def test_writes_wait_for_the_way_there_as_long_as_before_however_large_the_tree() -> None:
+    def held_s(nodes: int) -> float:
+        async def main(world: World) -> float:
+            found: float = await world.process("all").run(lambda runtime: there(runtime, nodes))
+            return found
+
+        return World(1).run(main, time_limit_s=PLENTY_S)
+
+    assert held_s(MANY) < 2 * held_s(FEW)
 
 
 @pytest.mark.goal("454.A31", part="given up", broken_by="abort_waits_for_the_phase")

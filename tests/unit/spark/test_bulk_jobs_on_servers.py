@@ -18,6 +18,7 @@ from anabranch.testing.made_trees import made_tree
 from anabranch.testing.oxia_wiping import wipe
 from anabranch.testing.servers import zookeeper
 from anabranch.testing.servers.oxia import oxia
+from anabranch.testing.spark_metadata_drill import planned_differences
 from pyspark_anabranch.jobs.spark_bulk import SparkBulk
 
 pytestmark = [
@@ -27,6 +28,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 NODES = 1500
+SPREAD = 2000
+"""Enough for more than thirty parts."""
 TOPIC = "/namespace-00000/topic-{:04}/cursor-1"
 
 
@@ -46,6 +49,29 @@ async def test_from_zookeeper_to_oxia_and_ten_differences_between_them(spark, se
     engine = SparkBulk(spark)
     await copied_once(engine, left, right)
     await found_exactly(engine, left, right)
+
+
+@pytest.mark.goal("spark.B3", part="servers")
+async def test_three_differences_are_found_by_reading_three_parts_again(spark, servers):
+    left, right = StorePlace(f"{servers[0]}/by-digest"), StorePlace(servers[1].url)
+    await wipe(servers[1])
+    await fill(left.url, list(made_tree(SPREAD + 1, 100))[1:])
+    engine, by_digest = SparkBulk(spark), CompareWishes(by_digest=True)
+    await engine.copy(left, right)
+    same = await engine.compare(left, right, wishes=by_digest)
+    assert same.is_same, same.mismatches
+    assert same.buckets > 30
+    assert same.buckets_read_again <= 1, "at most the nodes above all parts"
+    planned = planned_differences(SPREAD)[:3]
+    store = await open_store(right.url, real_runtime())
+    for path, kind in planned:
+        await (store.delete(path) if kind is Mismatch.MISSING else store.put(path, b"another"))
+    await store.close()
+    found = await engine.compare(left, right, wishes=by_digest)
+    seen = {(one.path, one.kind) for one in found.mismatches if one.fields != ("sequence",)}
+    assert seen == set(planned)
+    assert found.buckets_read_again - same.buckets_read_again <= 3
+    assert found.buckets == same.buckets
 
 
 @pytest.mark.goal("spark.B1", part="oxia to zookeeper")

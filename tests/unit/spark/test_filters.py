@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from anabranch.errors import ConfigError
 from pyspark_anabranch.direct.sealed_entries import SealedEntries
 from pyspark_anabranch.entry_feed import EntryFeed
 from pyspark_anabranch.row_filters import RowFilters
@@ -59,7 +60,8 @@ def asked(monkeypatch):
 
 def pushed(topics, filters, **options):
     """What a query reads with filters, in the order in which Spark calls."""
-    reader = topics.source(topic="filtered", **options).reader(None)
+    wishes = {"topic": "filtered", "filterPushdown": "always", **options}
+    reader = topics.source(**wishes).reader(None)
     assert list(reader.pushFilters(filters)) == filters, "Spark looks at the rows again"
     return [
         row
@@ -158,7 +160,8 @@ def test_a_query_is_the_same_whether_spark_hands_filters_down_or_not(spark, filt
     try:
         for switch in ("true", "false"):
             spark.conf.set(SWITCH, switch)
-            reading = spark.read.format("anabranch").options(**filtered.options(topic="filtered"))
+            wishes = filtered.options(topic="filtered", filterPushdown="always")
+            reading = spark.read.format("anabranch").options(**wishes)
             table = reading.load().where(
                 "partition = 0 and position.entry >= 1 and key > X'303230'"
             )
@@ -169,3 +172,29 @@ def test_a_query_is_the_same_whether_spark_hands_filters_down_or_not(spark, filt
     assert tasks == {"true": 1, "false": 2}, "the other partition is not read"
     assert found["true"] == found["false"]
     assert found["true"] == [b"%03d" % each for each in range(21, 36) if each >= 29 or each < 24]
+
+
+@pytest.mark.goal("spark.C12", part="result", broken_by="spark_takes_filters_that_leak")
+def test_filters_are_left_to_a_spark_that_would_use_them_for_other_queries(filtered, monkeypatch):
+    def taken(**options):
+        reader = filtered.source(topic="filtered", **options).reader(None)
+        return bool(reader.pushFilters([EqualTo(("partition",), 1)]) and reader.filters)
+
+    monkeypatch.delattr(DataSourceReader, "pushLimit", raising=False)
+    assert not taken()
+    assert not taken(filterPushdown="auto")
+    assert taken(filterPushdown="always")
+    monkeypatch.setattr(DataSourceReader, "pushLimit", lambda self, limit: False, raising=False)
+    assert taken()
+    with pytest.raises(ConfigError, match="filterPushdown: auto or always is wanted, not 'never'"):
+        taken(filterPushdown="never")
+
+
+def test_queries_over_one_dataframe_do_not_share_their_filters(spark, filtered):
+    assert spark.conf.get(SWITCH) == "true"
+    table = spark.read.format("anabranch").options(**filtered.options(topic="filtered")).load()
+    first, second = table.where("partition = 0"), table.where("partition = 1")
+    assert (first.count(), table.count(), second.count()) == (36, 43, 7)
+    assert (table.count(), first.union(second).count(), table.join(first, "key").count()) == (
+        43, 43, 36
+    )  # fmt: skip

@@ -1,8 +1,10 @@
 """Planted bugs: put in place and taken out again, in this process and in one that is started."""
 
+import inspect
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,45 @@ def test_every_bug_has_its_target_and_leaves_no_trace(name: str) -> None:
         assert vars(owner)[attribute] is not before
     assert vars(owner)[attribute] is before
     assert bug.summary
+
+
+def not_taken(target: Callable[..., object], replacement: Callable[..., object]) -> str:
+    """What a call may hand to one function and the other does not take, or nothing."""
+    kinds = inspect.Parameter
+    by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    wanted = inspect.signature(target).parameters.values()
+    takes = inspect.signature(replacement).parameters.values()
+    lacking = sum(each.kind in by_place for each in wanted)
+    lacking -= sum(each.kind in by_place for each in takes)
+    if lacking > 0 and all(each.kind is not kinds.VAR_POSITIONAL for each in takes):
+        return f"{lacking} arguments by place"
+    if any(each.kind is kinds.VAR_KEYWORD for each in takes):
+        return ""
+    named = {each.name for each in wanted if each.kind is kinds.KEYWORD_ONLY}
+    return ", ".join(sorted(named - {each.name for each in takes}))
+
+
+@pytest.mark.parametrize("name", planted.load_bugs())
+def test_every_bug_can_be_called_as_its_target_is(name: str) -> None:
+    """Or a test would notice a call that fails, whatever the bug does."""
+    bug = planted.load_bugs()[name]
+    owner, attribute = planted._resolve(bug)
+    target = vars(owner)[attribute]
+    target = target.fget if isinstance(target, property) else inspect.unwrap(target)
+    plain = getattr(target, "__func__", target)
+    assert not not_taken(plain, bug.replacement)
+
+
+def test_a_bug_that_cannot_be_called_as_its_target_is_found() -> None:
+    def target(one: int, two: int = 2, *, three: int = 3) -> None: ...
+    def renamed(_one: int, _two: int = 0, *, three: int = 0) -> None: ...
+    def any_number(*_places: int, **_names: int) -> None: ...
+    def shorter(one: int, *, three: int) -> None: ...
+    def nameless(one: int, two: int) -> None: ...
+
+    assert not_taken(target, renamed) == not_taken(target, any_number) == ""
+    assert not_taken(target, shorter) == "1 arguments by place"
+    assert not_taken(target, nameless) == "three"
 
 
 def test_a_bug_is_taken_out_also_after_an_error() -> None:

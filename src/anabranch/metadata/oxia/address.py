@@ -34,7 +34,7 @@ def parse_address(url: str) -> OxiaAddress:
         or not host
         or "," in host
         or not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536)
-        or "/" in namespace
+        or any(mark in namespace for mark in "/?#")
         or (slash and not namespace)
     ):
         raise ConfigError(f"{url!r} is not {SCHEME}://HOST:PORT[/NAMESPACE]")

@@ -13,12 +13,14 @@ from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.fence import be_present, fence_of, generation_of_store
 from anabranch.metadata.switchable.own_nodes import Alias, make_anew, some_at_once
 from anabranch.metadata.switchable.postures import (
+    PREPARING,
     SOURCE,
     TARGET,
     TURNS_BACK,
     Posture,
     posture_of,
 )
+from anabranch.metadata.switchable.reserved import check_prepared
 from anabranch.metadata.switchable.route import Left, Route
 from anabranch.metadata.switchable.store import SwitchableStore
 
@@ -36,6 +38,8 @@ class SwitchPart:
         self._attempt = ""
         self._other: MetadataStore | None = None
         """A connection to the store that is not in use."""
+        self._proven: MetadataStore | None = None
+        """The last one of these that is known to be to the target of the attempt."""
         self._beside: MetadataStore | None = None
         """Another one to the target, that stays when it is left, for tokens from before."""
         self._generations = {store.route.name: store.route.generations}
@@ -64,7 +68,8 @@ class SwitchPart:
         Raises:
             Unreachable: if the other store does not answer, or others have gone on.
             SessionExpired: if a session ended while it did.
-            ConflictError: if a node cannot be made anew on the other store.
+            ConflictError: if a node cannot be made anew on the other store, or that is not the one
+                which the attempt has prepared.
             FormatError: if nobody here knows the phase.
         """
         posture, store = posture_of(announced), self._store
@@ -150,7 +155,7 @@ class SwitchPart:
         if loses_session:
             # What was made anew may be gone, and others may have made theirs.
             await self._let_go()
-            self._other = await self._open_store(self._url_of(posture.on, announced))
+            await self._open_other(posture.on, announced)
         elif posture.rejoins and store.way_back is None:
             await self._rejoin(announced)
         if turns:
@@ -171,17 +176,23 @@ class SwitchPart:
         await store.gate.drained()
         store.way_back = None
         await self._let_go()
-        self._other = await self._open_store(self._url_of(name, announced))
+        await self._open_other(name, announced)
         await self._turn(announced, Posture(on=name), loses_session=True)
 
     async def _connect(self, announced: Announced) -> None:
         """Have a connection to the store that is not in use."""
         leaves_target = self._store.route.name == TARGET
-        if self._other is None:
-            other = SOURCE if leaves_target else TARGET
-            self._other = await self._open_store(self._url_of(other, announced))
+        await self._open_other(SOURCE if leaves_target else TARGET, announced)
         if leaves_target and self._beside is None:
             self._beside = await self._open_store(self._url_of(TARGET, announced))
+
+    async def _open_other(self, name: str, announced: Announced) -> None:
+        """Have a connection to a store, which is the right one if that can be known yet."""
+        if self._other is None:
+            self._other = await self._open_store(self._url_of(name, announced))
+        if name == TARGET and announced.phase != PREPARING and self._other is not self._proven:
+            await check_prepared(self._other, announced)
+            self._proven = self._other
 
     async def _rejoin(self, announced: Announced) -> None:
         """Have this process's ephemeral nodes on the other store, and only those."""

@@ -32,6 +32,8 @@ class Posture:
     """Whether its ephemeral nodes are on the other store, too."""
 
 
+PREPARING: Final = "preparing"
+"""The phase after which the target says of which attempt it is."""
 LEFT_FOR_GOOD: Final = "finalized"
 """The phase after which no other comes."""
 _LIVE: Final = Posture()
@@ -41,7 +43,7 @@ _REJOINED: Final = replace(_FROZEN, rejoins=True)
 _THERE: Final = Posture(on=TARGET, fenced=True)
 
 POSTURES: Final[Mapping[str, Posture]] = {
-    "preparing": _BESIDE,
+    PREPARING: _BESIDE,
     "copying": _BESIDE,
     "tailing": _BESIDE,
     "verifying": _BESIDE,

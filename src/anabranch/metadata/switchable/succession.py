@@ -6,7 +6,7 @@ document that names the store it has succeeded. So either of them is enough.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from anabranch.errors import AnabranchError, ConflictError, FormatError, Unreachable
 from anabranch.metadata.announced import (
@@ -33,6 +33,13 @@ class Succession:
 
     source: str
     """The address of the store that was left, without secrets."""
+    attempt: str
+
+
+class Successor(NamedTuple):
+    """What a store was left for, for good."""
+
+    url: str
     attempt: str
 
 
@@ -65,8 +72,8 @@ async def succession_of(store: MetadataStore) -> Succession | None:
     return Succession(str(document["source"]), str(document["attempt"]))
 
 
-async def successor_of(store: MetadataStore, kind: str) -> str | None:
-    """The address of the store that has replaced this one for good; None if none has.
+async def successor_of(store: MetadataStore, kind: str) -> Successor | None:
+    """The store that has replaced this one for good; None if none has.
 
     Raises:
         FormatError: if the journal is none that this build knows.
@@ -76,7 +83,9 @@ async def successor_of(store: MetadataStore, kind: str) -> str | None:
     if node is None:
         return None
     announced = read_announced(node.value)
-    return announced.parameters["target"] if announced.phase == LEFT_FOR_GOOD else None
+    if announced.phase != LEFT_FOR_GOOD:
+        return None
+    return Successor(announced.parameters["target"], announced.attempt)
 
 
 async def located(url: str, kind: str, open_store: OpenStore, others: Sequence[str]) -> Located:
@@ -90,9 +99,10 @@ async def located(url: str, kind: str, open_store: OpenStore, others: Sequence[s
 
     Raises:
         Unreachable: if nobody answers there, and none of the others has succeeded it.
-        ConflictError: if stores name each other.
+        ConflictError: if stores name each other, or a successor's address leads to another store.
     """
     passed: list[str] = []
+    attempt = ""
     while True:
         if url in passed:
             raise ConflictError(
@@ -106,17 +116,31 @@ async def located(url: str, kind: str, open_store: OpenStore, others: Sequence[s
             if successor is None:
                 raise
             _log.warning("metadata_store_is_gone", url=shown(url), instead=shown(successor))
+            url, attempt = successor, ""
         else:
             try:
-                successor = await successor_of(store, kind)
+                await _check_came_by(attempt, url, store)
+                left = await successor_of(store, kind)
             except BaseException:
                 await store.close()
                 raise
-            if successor is None:
+            if left is None:
                 return Located(url, store)
             await store.close()
-            _log.warning("metadata_store_was_replaced", url=shown(url), instead=shown(successor))
-        url = successor
+            _log.warning("metadata_store_was_replaced", url=shown(url), instead=shown(left.url))
+            url, attempt = left
+
+
+async def _check_came_by(attempt: str, url: str, store: MetadataStore) -> None:
+    """Make sure that a store is the one that an attempt has led to; none: nobody was led here."""
+    if not attempt:
+        return
+    found = await succession_of(store)
+    if found is None or found.attempt != attempt:
+        raise ConflictError(
+            f"what answers at {shown(url)} from here is not the store that attempt {attempt} has "
+            "led to: the address has to lead every process to the same store"
+        )
 
 
 async def _successor_among(others: Sequence[str], url: str, open_store: OpenStore) -> str | None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anabranch.errors import NotFound
 from anabranch.metadata.paths import check_path, is_within
@@ -78,6 +78,19 @@ class RecordSource(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsSideBySide(Protocol):
+    """A store that reads access rights of whole trees faster with more connections."""
+
+    async def open_readers(self) -> None:
+        """Have them; that may count as a write."""
+        ...
+
+    async def close_readers(self) -> None:
+        """Have them no more."""
+        ...
+
+
 class StoreSource:
     """Nodes of a store."""
 
@@ -103,6 +116,7 @@ class StoreSource:
         self._reads_access = True
         self._sorted: SortedPieces | None = None
         self._keeps_sorted = False
+        self._readers: ReadsSideBySide | None = None
 
     def read_twice(self) -> None:
         """See `RecordSource.read_twice`; of use where sorting costs more than reading."""
@@ -112,6 +126,9 @@ class StoreSource:
     async def forget(self) -> None:
         """See `RecordSource.forget`."""
         self._keeps_sorted = False
+        if self._readers is not None:
+            await self._readers.close_readers()
+            self._readers = None
         if self._sorted is not None:
             pieces, self._sorted = self._sorted, None
             await pieces.remove()
@@ -150,6 +167,14 @@ class StoreSource:
 
     async def moment(self) -> Revision:
         """See `RecordSource.moment`."""
+        if (
+            self._readers is None
+            and self.may_have_acls
+            and isinstance(self._store, ReadsSideBySide)
+        ):
+            # Before the first moment is noted, or they would be what changed.
+            self._readers = self._store
+            await self._readers.open_readers()
         return await self._store.moment()
 
     async def changed_since(self, moment: Revision | None) -> str | None:

@@ -5,6 +5,7 @@ Refusals are `Refusal`s with ZooKeeper's codes; `store` says what they mean to t
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from anabranch import limits
@@ -19,6 +20,7 @@ from anabranch.metadata.paths import ROOT, ancestors_of
 from anabranch.metadata.zookeeper import requests
 from anabranch.metadata.zookeeper.addresses import parse_ensemble
 from anabranch.metadata.zookeeper.link import Link
+from anabranch.metadata.zookeeper.readers import Readers
 from anabranch.metadata.zookeeper.replies import OPEN_ACL, Acl, Change, Code, Part, Refusal, ZStat
 from anabranch.metadata.zookeeper.requests import (
     CREATOR_ACL,
@@ -65,14 +67,18 @@ class ZooKeeperClient:
         self.new_acl = CREATOR_ACL if ensemble.closed else OPEN_ACL
         self._on_changes = on_changes
         self._prefix = "" if self.chroot == ROOT else self.chroot
-        self.link = Link(
+        make_link = partial(
+            Link,
             runtime,
             ensemble.servers,
             session_timeout_s,
             tls=tls or ensemble.tls,
             identities=identities,
-            on_changes=self._changed,
-            on_gap=on_gap,
+        )
+        self.link = make_link(on_changes=self._changed, on_gap=on_gap)
+        self.readers = Readers(
+            partial(make_link, on_changes=lambda changes: None, on_gap=lambda zxid: None),
+            self.full(ROOT),
         )
 
     async def open(self) -> None:
@@ -125,6 +131,7 @@ class ZooKeeperClient:
 
     async def close(self) -> None:
         """See `Link.close`."""
+        await self.readers.close()
         await self.link.close()
 
     # --- paths --------------------------------------------------------------------------------
@@ -255,9 +262,12 @@ class ZooKeeperClient:
         """Access rights and stat."""
         return await self.send(requests.get_acl(self.full(path)))
 
-    def begin_acls(self, paths: Sequence[str]) -> asyncio.Future[list[Rights | Refusal]]:
+    def begin_acls(self, paths: Sequence[str]) -> list[asyncio.Future[list[Rights | Refusal]]]:
         """Ask for the access rights of many nodes; each answer may be why there are none."""
-        return self.begin(requests.get_acls(self._all_full(paths)))
+        full = self._all_full(paths)
+        if self.readers.count:
+            return self.readers.begin_acls(full)
+        return [self.begin(requests.get_acls(full))]
 
     def begin_values(self, paths: Sequence[str]) -> list[asyncio.Future[list[Value | Refusal]]]:
         """Ask for the values of many nodes, with as few requests as the size allows."""

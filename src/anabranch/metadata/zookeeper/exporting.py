@@ -1,6 +1,8 @@
 """Reads a whole tree with all that is to be restored elsewhere."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from anabranch import limits
@@ -22,6 +24,8 @@ async def export(
     """Every node at or below a path, each as of when its turn came."""
     if not client.exports_access:
         access = False
+    if access:
+        await client.readers.catch_up()
     if access and not values:
         async for record in _rights_alone(client, prefix):
             yield record
@@ -41,6 +45,7 @@ async def export_one(client: ZooKeeperClient, indexes: IndexNodes, path: str) ->
             return None
         raise meaning(refusal, path) from None
     keys = indexes if await indexes.any() else None
+    await client.readers.catch_up()
     found = _whole(client, keys, [(path, value, stat)], access=client.exports_access)
     (record,) = [record async for record in found]
     return record
@@ -67,7 +72,8 @@ async def _whole(
             keys = await indexes.keys_of([(path, stat.mzxid) for path, _, stat in part])
         rights: Iterable[tuple[AccessRight, ...]] = [()] * len(part)
         if access:
-            rights = map(_rights, part, await asked[number])
+            answers = chain.from_iterable(await asyncio.gather(*asked[number]))
+            rights = map(_rights, part, answers)
         for record, own, acl in zip(_plain(part), keys, rights, strict=True):
             yield record._replace(indexes=own or (), access=acl) if own or acl else record
 

@@ -52,6 +52,7 @@ class Link:
         identities: Sequence[tuple[str, bytes]] = (),
         on_changes: Callable[[list[Change]], None],
         on_gap: Callable[[int], None],
+        unanswered_max: int = limits.ZOOKEEPER_UNANSWERED_MAX,
     ) -> None:
         self.news = SessionNews()
         self.session = Session(timeout_s)
@@ -63,6 +64,7 @@ class Link:
         self._identities = identities
         self._on_changes = on_changes
         self._on_gap = on_gap
+        self._unanswered_max = unanswered_max
         self._tasks = Tasks(self._task_failed)
         self._queue: deque[Call] = deque()
         self._connection: ServerConnection | None = None
@@ -163,7 +165,7 @@ class Link:
         if connection is None or connection.lost.done() or not connection.writable:
             return
         calls: list[Call] = []
-        room = limits.ZOOKEEPER_UNANSWERED_MAX - connection.unanswered
+        room = self._unanswered_max - connection.unanswered
         while self._queue and room > 0:
             call = self._queue.popleft()
             if call.answer.done():

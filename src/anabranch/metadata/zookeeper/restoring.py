@@ -281,7 +281,7 @@ class Restoring:
         answer.add_done_callback(lambda _: self._size.answered(self._loop.time() - begun_s))
         self._under_way.append(_Multi(operations, owners, answer))
         free = self._free is not None and is_within(self._free, owners[-1].path)
-        await self._settle(limits.ZOOKEEPER_RESTORES_UNDER_WAY_MAX if free else 0)
+        await self._settle(self._size.under_way_max if free else 0)
 
     async def _settle(self, under_way_max: int) -> None:
         while len(self._under_way) > under_way_max:

@@ -87,6 +87,9 @@ class ZooKeeperStore:
         self.set_rights, self.close_made = closing.close, closing.close_made
         self.open_notes = OpenNotes(self.client)
         self.why_no_rights = RightsProbe(self.client).why_not
+        # See `ReadsSideBySide`.
+        readers = self.client.readers
+        self.open_readers, self.close_readers = readers.open, readers.close
         self._closed = False
 
     @classmethod

@@ -208,7 +208,7 @@ class RightsWalk(Walk[tuple[Acl, ...]]):
     def _begin_nodes(
         self, paths: Sequence[str]
     ) -> list[asyncio.Future[list[tuple[tuple[Acl, ...], ZStat] | Refusal]]]:
-        return [self._client.begin_acls(paths)]
+        return self._client.begin_acls(paths)
 
     def _adapt(self, page_bytes: int) -> None:
         """Answers are small, whatever the nodes are like."""

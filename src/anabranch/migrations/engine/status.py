@@ -159,6 +159,11 @@ class Status:
                 ("done", "What the phase has done.", progress["done"]),
                 ("bytes", "What the phase has moved.", progress["bytes"]),
                 ("lag", "What is known and not yet copied.", progress["lag"] or 0),
+                (
+                    "troubled",
+                    "1 while a step is tried again after an error.",
+                    int(bool(progress["trouble"])),
+                ),
             ]
         for figure, words, value in figures:
             yield gauge(f"{name}_{figure}", words, value, operation=self.kind)

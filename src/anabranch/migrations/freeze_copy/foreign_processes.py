@@ -33,7 +33,7 @@ from anabranch.migrations.freeze_copy.limits import (
     LATE_BOOKIES_S,
     LATE_S,
 )
-from anabranch.migrations.freeze_copy.outsiders import BOOKIE, Foreign, Outsiders
+from anabranch.migrations.freeze_copy.outsiders import BOOKIE, Foreign, Outsiders, places_of
 from anabranch.runtime import Clock
 
 LED: Final = "led"
@@ -113,7 +113,7 @@ class ForeignProcesses:
 
     # --- before the switch ----------------------------------------------------------------------
 
-    async def halt(self, turn: Turn, reports: list[Report]) -> bool:
+    async def halt(self, turn: Turn, reports: list[Report], target: MetadataStore) -> bool:
         """Have all of them stop writing and connect to the target; False: there are none.
 
         Raises:
@@ -137,6 +137,7 @@ class ForeignProcesses:
         if await self.flag() != stopped:  # else the driver before this one has come so far
             await self._raise(turn, Flag(Outward.PREPARATION, parameters["target"]))
             await self._wait(turn, {each.registered: each for each in found})
+            await self._wait_for_nodes(turn, found, target)
         await self._raise(turn, stopped)
         return True
 
@@ -167,6 +168,38 @@ class ForeignProcesses:
             turn.progress(Progress(words=f"waits for {shown}"))
             turn.check()
             await asyncio.sleep(FOREIGN_LOOK_S)
+
+    async def _wait_for_nodes(
+        self, turn: Turn, found: list[Foreign], target: MetadataStore
+    ) -> None:
+        """Make sure that the target they have come to is this one: they are found there now.
+
+        An address may lead them to another store; there is no way back from that.
+        """
+        deadline_s = self._clock.monotonic_s() + self.wait_s
+        for each in found:
+            while await self._is_elsewhere(each, target):
+                if self._clock.monotonic_s() >= deadline_s:
+                    raise ConflictError(
+                        f"{each} has stopped writing, and is not in the target after "
+                        f"{self.wait_s:g} s: does the address of the target lead it there? "
+                        "Restart it before the next attempt"
+                    )
+                turn.progress(Progress(words=f"waits for {each} in the target"))
+                turn.check()
+                await asyncio.sleep(FOREIGN_LOOK_S)
+
+    async def _is_elsewhere(self, each: Foreign, target: MetadataStore) -> bool:
+        """Whether it lives and is not in the target."""
+        if not each.node:
+            return False
+        for path in places_of(each.node):
+            if await target.exists(path):
+                return False
+        for path in places_of(each.node):
+            if await self._store.exists(path):
+                return True
+        return False
 
     async def check_halted(self, turn: Turn) -> None:
         """Make sure, after the last changes were copied, that nobody writes who is not ours.

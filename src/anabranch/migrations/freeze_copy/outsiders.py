@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.metadata.announced import Report
-from anabranch.metadata.paths import parent_of
+from anabranch.metadata.paths import join, parent_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.engine.steps import Blocker
 from anabranch.migrations.engine.table import Outward
@@ -47,9 +47,22 @@ class Foreign:
     role: str
     registered: str
     """The name of its registration."""
+    node: str = ""
+    """The path of the node by which others find it; empty if it has none."""
 
     def __str__(self) -> str:
         return f"{self.role} {self.name}"
+
+
+def places_of(node: str) -> tuple[str, ...]:
+    """Where a process may be found: a bookie that can take no more is in another folder."""
+    parent, name = parent_of(node), node.rpartition("/")[2]
+    writable, readonly = _BOOKIES
+    if parent.endswith(readonly):
+        return node, join(parent_of(parent), name)
+    if parent.endswith(writable):
+        return node, join(join(parent, "readonly"), name)
+    return (node,)
 
 
 def flag_in_use(flag: Flag) -> list[Blocker]:
@@ -76,6 +89,8 @@ class Outsiders:
         self._target_url = target_url
         self._accepts_risk = accepts_risk
         self._registered: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
+        """Of sessions, the node by which others find a process."""
         self._bookies: dict[str, int] = {}
         self._brokers: dict[str, int] = {}
 
@@ -85,9 +100,9 @@ class Outsiders:
         if parent == PARTICIPANTS_PATH:
             self._registered[session] = name
         elif parent == BROKERS and name not in self._ours:
-            self._brokers[name] = session
+            self._brokers[name], self._nodes[session] = session, path
         elif parent.endswith(_BOOKIES):
-            self._bookies[name] = session
+            self._bookies[name], self._nodes[session] = session, path
 
     def foreign(self) -> list[Foreign]:
         """All who can be led, by name."""
@@ -98,7 +113,7 @@ class Outsiders:
         found = []
         for session, registered in self._registered.items():
             name, role = known.get(session, (registered, UNKNOWN))
-            found.append(Foreign(name, role, registered))
+            found.append(Foreign(name, role, registered, self._nodes.get(session, "")))
         return sorted(found, key=lambda each: (each.role, each.name))
 
     def blockers(self) -> Iterator[Blocker]:

@@ -1,11 +1,10 @@
-"""Whose a target is: a document on it names the store it is a copy of, and the attempt.
+"""Which targets may be taken: `switchable.reserved` has the document that says whose one is.
 
 A target is taken again only if the journal of the store knows that attempt, and that nothing came
 of it. Whatever else is found there belongs to somebody.
 """
 
-import json
-from typing import Any, Final
+from typing import Final
 
 from anabranch.errors import ConfigError
 from anabranch.metadata.announced import (
@@ -20,25 +19,18 @@ from anabranch.metadata.features import FEATURES_PATH
 from anabranch.metadata.paths import ROOT, join, parent_of
 from anabranch.metadata.store import ANY, MetadataStore
 from anabranch.metadata.switchable.fence import FENCE_PATH, GENERATION_PATH, PRESENT_PATH
+from anabranch.metadata.switchable.reserved import read_reserved, write_reserved
 from anabranch.metadata.switchable.succession import succession_of
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.freeze_copy.limits import SHOWN_NODES_MAX
 
-_MAGIC: Final = "anabranch-reserved-store"
-_VERSION: Final = 1
 _OURS: Final = (RESERVED_PATH, FENCE_PATH, GENERATION_PATH, PRESENT_PATH)
 _CAME_TO_NOTHING: Final = ("rolled back", "aborted", "failed")
 
 
 async def reserve(target: MetadataStore, source_url: str, attempt: str) -> None:
     """Let everybody know what this store is about to become."""
-    document = {
-        "magic": _MAGIC,
-        "version": _VERSION,
-        "source": shown(source_url),
-        "attempt": attempt,
-    }
-    await target.put(RESERVED_PATH, json.dumps(document).encode(), ANY)
+    await target.put(RESERVED_PATH, write_reserved(source_url, attempt), ANY)
 
 
 async def refuse_copy(store: MetadataStore) -> None:
@@ -48,13 +40,13 @@ async def refuse_copy(store: MetadataStore) -> None:
         ConfigError: if it is: whoever takes no part may write what nobody brings back.
     """
     node = await store.get(RESERVED_PATH)
-    holder = None if node is None else _read(node.value)
+    holder = None if node is None else read_reserved(node.value)
     if holder is None:
         return
     found = await succession_of(store)
-    if found is None or found.attempt != holder.get("attempt"):
+    if found is None or found.attempt != holder.attempt:
         raise ConfigError(
-            f"this store is a copy of {holder.get('source')} and not in use for good: ask a server "
+            f"this store is a copy of {holder.source} and not in use for good: ask a server "
             "of the cluster, or wait for finalize. If nothing came of that attempt, delete "
             f"{OPERATIONS} from this store first; nothing was changed"
         )
@@ -75,10 +67,10 @@ async def occupied_by(
     node = await target.get(RESERVED_PATH)
     if node is None:
         return await _nodes_of_others(target)
-    holder = _read(node.value)
+    holder = read_reserved(node.value)
     if holder is None:
         return [f"{RESERVED_PATH}, which is no document that this build knows"]
-    of, attempt = str(holder.get("source")), str(holder.get("attempt"))
+    of, attempt = holder
     if of != shown(source_url):
         return [f"a copy of {of}"]
     if attempt != present and not await _came_to_nothing(source, kind, attempt):
@@ -110,15 +102,3 @@ async def _came_to_nothing(source: MetadataStore, kind: str, attempt: str) -> bo
     ]
     ends = [found.phase for found in tries if found.attempt == attempt]
     return bool(ends) and all(phase in _CAME_TO_NOTHING for phase in ends)
-
-
-def _read(value: bytes) -> dict[str, Any] | None:
-    """The document; None if it is not one of ours."""
-    try:
-        document = json.loads(value)
-    except ValueError:
-        return None
-    if not isinstance(document, dict):
-        return None
-    known = document.get("magic") == _MAGIC and document.get("version") == _VERSION
-    return document if known else None

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from anabranch.errors import ConflictError, InputError, NotFound
+from anabranch.errors import AnabranchError, ConflictError, InputError, NotFound
 from anabranch.metadata.announced import Report
 from anabranch.metadata.paths import ROOT
 from anabranch.metadata.store import MetadataStore
@@ -20,6 +20,8 @@ from anabranch.metadata.switchable.fence import (
     raise_fence,
     raise_generation,
 )
+from anabranch.metadata.switchable.postures import PREPARING
+from anabranch.metadata.switchable.reserved import check_prepared
 from anabranch.metadata.switchable.seal import seal
 from anabranch.metadata.switchable.succession import succeed
 from anabranch.metadata.transfer.keeping import keeping_of
@@ -169,6 +171,8 @@ class FreezeCopy:
         if self._target is None:
             url = turn.announced.parameters["target"]
             store = await self._open_store(url)
+            if turn.announced.phase != PREPARING:
+                await _prepared(store, turn)
             self._target = End(url, store, lambda: self._open_store(url))
         return self._source, self._target
 
@@ -222,7 +226,8 @@ class FreezeCopy:
             await self._follow(turn)
 
     async def _halt_foreign(self, turn: Turn) -> None:
-        if await self.foreign.halt(turn, await turn.reports()):
+        _, target = await self._ends(turn)
+        if await self.foreign.halt(turn, await turn.reports(), target.store):
             await self._follow(turn)  # what was written until they stopped
 
     async def _take_last_changes(self, turn: Turn) -> None:
@@ -359,6 +364,14 @@ class FreezeCopy:
         target, self._target = self._target, None
         if target is not None:
             await target.store.close()
+
+
+async def _prepared(store: MetadataStore, turn: Turn) -> None:
+    try:
+        await check_prepared(store, turn.announced)
+    except (AnabranchError, asyncio.CancelledError):
+        await store.close()
+        raise
 
 
 _STEPS: Final[Mapping[str, Callable[[FreezeCopy, Turn], Awaitable[None]]]] = {

@@ -1,7 +1,7 @@
 """Planted bugs of the client of bookies: what it promises to its callers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from anabranch.errors import Unreachable
 from anabranch.ledgers.bookkeeper.digests import PacketDigest
@@ -130,9 +130,10 @@ async def ensemble_changes_wait_for_ever(
     first_entry_id: int,
     bookies: tuple[str, ...],
     _wait_s: float,
+    waited_for: Callable[[], bool],
 ) -> Found:
     """As long as the metadata store is away, nobody is told anything."""
     found: Found = await original("ensemble_changes_wait_for_ever")(
-        registry, known, first_entry_id, bookies, math.inf
+        registry, known, first_entry_id, bookies, math.inf, waited_for
     )
     return found

@@ -145,3 +145,24 @@ def damaged_packet_is_served(
         payload = memoryview(packet)[self.overhead_bytes :]
         return Packet(max(entry_id, 0), -1, 0, payload)
     return opened
+
+
+@planted(
+    "recovery_closes_over_another",
+    target="anabranch.ledgers.bookkeeper.transitions:close_recovered",
+)
+async def recovery_closes_over_another(
+    registry: LedgerRegistry,
+    found: Found,
+    last_entry_id: int,
+    length: int,
+    segments: tuple[EnsembleSegment, ...],
+) -> Found:
+    """A recovery closes the ledger where it has found the end, also if another was first."""
+    present = await registry.read(found.metadata.ledger_id)
+    if present.metadata.state is State.CLOSED:
+        found = await registry.replace(found.metadata, present.version)
+    closed: Found = await original("recovery_closes_over_another")(
+        registry, found, last_entry_id, length, segments
+    )
+    return closed

@@ -3,6 +3,11 @@
 import asyncio
 import importlib
 import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from anabranch.testing.planted import original, planted
@@ -93,3 +98,27 @@ def ctrl_c_aborts_the_operation(web_url: str, access: str, work: Any) -> Any:
             raise
 
     return original("ctrl_c_aborts_the_operation")(web_url, access, ending)
+
+
+@planted("targets_are_made_first", target="anabranch.cli.metadata_places:is_there")
+async def targets_are_made_first(url: str, runtime: Any, credentials: str) -> bool:
+    """An empty store is left behind by a copy that was refused."""
+    del url, runtime, credentials
+    return True
+
+
+@planted("features_are_not_asked_for", target="anabranch.metadata.features:refuse_unknown_features")
+async def features_are_not_asked_for(store: Any, build: Any = None) -> None:
+    """Commands look into data, and remove ledgers, whatever it is written for."""
+    del store, build
+
+
+@planted("damage_is_said_of_the_copy", target="anabranch.cli.data_folders:opened_copy")
+@asynccontextmanager
+async def damage_is_said_of_the_copy(folder: Path, runtime: Any) -> AsyncIterator[Any]:
+    """An error names a file that nobody knows and that is gone."""
+    opened = importlib.import_module("anabranch.cli.metadata_places").opened
+    with tempfile.TemporaryDirectory() as place:
+        copy = shutil.copytree(folder, Path(place) / "metadata")
+        async with opened(f"embedded:{copy}", runtime, "") as metadata:
+            yield metadata

@@ -39,7 +39,7 @@ def sdk_calls_unknown_unsent(self: EntrySender) -> None:
 
 
 @planted("sdk_waits_for_no_room", target="anabranch.client.room:Room._fits")
-def sdk_waits_for_no_room(self: Room, size: int) -> bool:
+def sdk_waits_for_no_room(self: Room, size: int, count: int) -> bool:
     """Messages without an answer are counted and not bounded."""
     return True
 

@@ -5,13 +5,14 @@ from typing import Any
 
 from anabranch.metadata.announced import OPERATIONS
 from anabranch.metadata.paths import is_within
+from anabranch.metadata.store import MetadataStore
 from anabranch.migrations.engine.machine import Advance
 from anabranch.migrations.engine.state import Event, State
 from anabranch.migrations.engine.steps import Turn
 from anabranch.migrations.engine.table import Table
 from anabranch.migrations.freeze_copy.foreign_processes import ForeignProcesses
 from anabranch.migrations.freeze_copy.late_writes import LateWatch, LateWrites
-from anabranch.migrations.freeze_copy.outsiders import Outsiders
+from anabranch.migrations.freeze_copy.outsiders import Foreign, Outsiders
 from anabranch.testing.planted import original, planted
 
 
@@ -28,6 +29,16 @@ def pulsars_flag_is_copied(path: str) -> bool:
 async def foreign_are_not_waited_for(self: ForeignProcesses) -> list[str]:
     """The flag is raised, and nobody looks who has come along."""
     return []
+
+
+@planted(
+    "foreign_may_go_elsewhere",
+    target="anabranch.migrations.freeze_copy.foreign_processes:ForeignProcesses._wait_for_nodes",
+)
+async def foreign_may_go_elsewhere(
+    self: ForeignProcesses, turn: Turn, found: list[Foreign], target: MetadataStore
+) -> None:
+    """Who has stopped writing is taken to have come to the target."""
 
 
 @planted(

@@ -8,7 +8,7 @@ from anabranch.errors import Fenced
 from anabranch.managed_ledger.owned_node import OwnedNode
 from anabranch.metadata.announced import Announced
 from anabranch.metadata.store import MetadataStore
-from anabranch.metadata.switchable.succession import OpenStore
+from anabranch.metadata.switchable.succession import OpenStore, Successor
 from anabranch.migrations.engine.steps import Blocker, Plan
 from anabranch.migrations.freeze_copy.outsiders import Outsiders
 from anabranch.migrations.freeze_copy.planning import Survey
@@ -51,7 +51,7 @@ async def outsiders_work_on_left_stores(store: MetadataStore, url: str) -> None:
     "successor_is_not_named",
     target="anabranch.metadata.switchable.succession:successor_of",
 )
-async def successor_is_not_named(store: MetadataStore, kind: str) -> str | None:
+async def successor_is_not_named(store: MetadataStore, kind: str) -> Successor | None:
     """A server starts on a store although its journal says that it was left."""
     return None
 
@@ -140,3 +140,24 @@ def configuration_store_is_ignored(self: Setting, value: object) -> object:
     if self.name == "configuration_metadata_url":
         return value
     return original("configuration_store_is_ignored")(self, value)
+
+
+@planted(
+    "targets_are_taken_on_trust",
+    target="anabranch.metadata.switchable.reserved:check_prepared",
+)
+async def targets_are_taken_on_trust(store: MetadataStore, announced: Announced) -> None:
+    """Whatever answers at the address of a target is taken for the one that others have."""
+
+
+@planted(
+    "successors_are_taken_on_trust",
+    target="anabranch.metadata.switchable.succession:_check_came_by",
+)
+async def successors_are_taken_on_trust(attempt: str, url: str, store: MetadataStore) -> None:
+    """Whatever answers at the address of a successor is taken for the one that was led to."""
+
+
+@planted("private_targets_are_taken", target="anabranch.server.sole_server:refuse_private")
+def private_targets_are_taken(metadata_url: str) -> None:
+    """A store that each process has for itself may replace one that they share."""

@@ -1,10 +1,12 @@
 """Planted bugs of the migration engine."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anabranch.metadata.announced import Announced, Report
+from anabranch.metadata.locks import Lock
 from anabranch.metadata.store import Expected
 from anabranch.migrations.engine.barrier import Barrier
 from anabranch.migrations.engine.document import Written, write_journal
@@ -96,6 +98,15 @@ async def crashed_driver_is_not_replaced(self: Driver) -> bool:
     """A process drives only what nobody drove before, as a coordinator without a lease does."""
     state = await self._journal.read()
     return state is not None and not state.driver
+
+
+@planted("new_driver_only_waits", target="anabranch.migrations.engine.driver:Driver._drive")
+async def new_driver_only_waits(self: Driver, lock: Lock, state: State) -> None:
+    """Whoever takes over has the lock, and leaves the work to the one who is lost."""
+    if any(line.what == "take over" and line.who != self._me for line in state.trail):
+        await asyncio.wait([lock.expired])
+        return
+    await original("new_driver_only_waits")(self, lock, state)
 
 
 @planted("pause_is_not_noticed", target="anabranch.migrations.engine.machine:_drive")

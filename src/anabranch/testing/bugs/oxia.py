@@ -36,8 +36,8 @@ def oxia_next_session_vouches(self: Writer, path: str, _session: int) -> None:
 
 
 @planted("oxia_creates_over_others", target="anabranch.metadata.oxia.shard:ShardLink.write")
-def oxia_creates_over_others(self: ShardLink, operation: Any) -> Any:
+def oxia_creates_over_others(self: ShardLink, operation: Any, on_answer: Any = None) -> Any:
     """A node that must not be there is written over if it is."""
     if isinstance(operation, pb.PutRequest) and operation.expected_version_id == -1:
         operation.ClearField("expected_version_id")
-    return original("oxia_creates_over_others")(self, operation)
+    return original("oxia_creates_over_others")(self, operation, on_answer)

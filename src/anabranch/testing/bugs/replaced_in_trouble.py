@@ -145,10 +145,10 @@ def early_birds_write(announced: Announced | None) -> Posture:
 
 
 @planted("tail_is_not_waited_for", target="anabranch.migrations.freeze_copy.tail:Tail.catch_up")
-async def tail_is_not_waited_for(self: Tail) -> int:
+async def tail_is_not_waited_for(self: Tail, *, hurries: bool = True) -> int:
     """Writes have to wait however much is left to copy."""
     plain: Any = original("tail_is_not_waited_for")
-    await plain(self)
+    await plain(self, hurries=hurries)
     return 0
 
 
@@ -204,6 +204,16 @@ async def aborts_open_the_gate_late(self: Any, announced: Announced) -> None:
     if announced.phase == "aborting":
         await asyncio.sleep(2.0)
     await original("aborts_open_the_gate_late")(self, announced)
+
+
+@planted(
+    "all_is_compared_while_writes_wait",
+    target="anabranch.migrations.freeze_copy.following:complete",
+)
+async def all_is_compared_while_writes_wait(tail: Tail, *, some_write: bool = False) -> None:
+    """What was compared already is compared once more, whoever waits."""
+    await tail.verify()
+    await original("all_is_compared_while_writes_wait")(tail, some_write=some_write)
 
 
 @planted(

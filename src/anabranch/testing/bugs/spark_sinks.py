@@ -146,6 +146,34 @@ def spark_sends_before_it_looks(self: Publishing, stage: Stage, chosen: Any) -> 
     return []
 
 
+@planted("spark_looks_at_no_rows", target="pyspark_anabranch.row_checks:check_rows")
+def spark_looks_at_no_rows(batch: pa.RecordBatch, first: int, *, rows_name_topics: bool) -> None:
+    """Rows that cannot be sent are found when it is their turn."""
+
+
+@planted("spark_keeps_large_offsets", target="pyspark_anabranch.row_checks:with_small_offsets")
+def spark_keeps_large_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts are known by one of the two types that Arrow has for them."""
+    return batch
+
+
+@planted("spark_takes_rows_of_any_size", target="pyspark_anabranch.row_checks:check_sizes")
+def spark_takes_rows_of_any_size(batch: pa.RecordBatch, *about: Any) -> None:
+    """Whether the broker takes a row is found out when it is sent."""
+
+
+@planted(
+    "spark_decides_before_it_looks", target="pyspark_anabranch.writers:StagedStreamWriter.commit"
+)
+def spark_decides_before_it_looks(self: StagedStreamWriter, messages: Any, batch_id: int) -> None:
+    """It is written down that rows count before it is known whether they can be sent."""
+    from pyspark_anabranch.staging import Stage
+
+    attempts = [message.staged for message in messages]
+    Stage(self._checkpoint, attempts[0].query_id).decide(batch_id, attempts)
+    original("spark_decides_before_it_looks")(self, messages, batch_id)
+
+
 @planted("spark_spreads_keys_over_tasks", target="pyspark_anabranch.key_order:_by_key")
 def spark_spreads_keys_over_tasks(rows: Any, tasks: int | None) -> Any:
     """The rows of a key are of several tasks."""

@@ -62,10 +62,14 @@ def spark_moves_the_frozen_target(self: StreamReader, begin: Offsets) -> Any:
 
 @planted("spark_takes_whole_entries", target="pyspark_anabranch.admission:take")
 def spark_takes_whole_entries(
-    waiting: Sequence[Waiting], rows_max: int | None, bytes_max: int | None
+    waiting: Sequence[Waiting],
+    rows_max: int | None,
+    bytes_max: int | None,
+    owed: Sequence[str] = (),
 ) -> dict[str, Place]:
     """A batch that is to end within an entry ends behind it."""
-    ends: dict[str, Place] = original("spark_takes_whole_entries")(waiting, rows_max, bytes_max)
+    plain = original("spark_takes_whole_entries")
+    ends: dict[str, Place] = plain(waiting, rows_max, bytes_max, owed)
     return {
         topic: end._replace(entry_id=end.entry_id + (end.batch_index > 0), batch_index=0)
         for topic, end in ends.items()
@@ -159,3 +163,26 @@ def spark_owes_nothing(
 ) -> list[str]:
     """Who got nothing of a batch has to take its chance with the next."""
     return []
+
+
+@planted("spark_takes_any_schema", target="pyspark_anabranch.source:_check_own")
+def spark_takes_any_schema(schema: Any, options: Any) -> None:
+    """Columns are called and typed as somebody wishes."""
+
+
+@planted("spark_reads_backwards", target="pyspark_anabranch.planning:_check_order")
+def spark_reads_backwards(start: Any, end: Any) -> None:
+    """A range that ends before it begins is an empty one."""
+
+
+@planted(
+    "spark_takes_contradicting_limits", target="pyspark_anabranch.options:Options.check_limits"
+)
+def spark_takes_contradicting_limits(self: Any) -> None:
+    """A batch may be wanted larger than it may be."""
+
+
+@planted("spark_waits_though_a_batch_is_full", target="pyspark_anabranch.admission:bytes_in")
+def spark_waits_though_a_batch_is_full(waiting: Any) -> int:
+    """That a batch has as many bytes as it may have is no reason not to wait for more rows."""
+    return 0

@@ -46,6 +46,12 @@ def spark_lists_no_losses(folder: str, lost: Sequence[Range]) -> None:
     original("spark_lists_no_losses")(folder, lost[-1:])
 
 
+@planted("spark_takes_filters_that_leak", target="pyspark_anabranch.source:keeps_plans_apart")
+def spark_takes_filters_that_leak() -> bool:
+    """Filters are taken, though Spark uses what was planned with them for other queries."""
+    return True
+
+
 @planted("spark_takes_greater_for_less", target="pyspark_anabranch.row_filters:_Condition.can_be")
 def spark_takes_greater_for_less(self: Any, low: Any, high: Any) -> bool:
     """Ledgers behind the place that a filter names are passed over."""

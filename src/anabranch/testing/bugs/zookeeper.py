@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from anabranch.metadata.store import Revision
+from anabranch.metadata.transfer.sources import StoreSource
 from anabranch.metadata.zookeeper.connection import ServerConnection
 from anabranch.metadata.zookeeper.link import Link
+from anabranch.metadata.zookeeper.readers import Readers
 from anabranch.metadata.zookeeper.replies import Change
 from anabranch.metadata.zookeeper.session import Session
 from anabranch.metadata.zookeeper.turns import Turns
@@ -89,3 +92,23 @@ def zk_answers_go_to_the_newest(self: ServerConnection, calls: Any) -> None:
         (first, one), (second, two) = self._sent[-2], self._sent[-1]
         if one.request.read is two.request.read:
             self._sent[-2], self._sent[-1] = (first, two), (second, one)
+
+
+@planted(
+    "zk_readers_show_the_past",
+    target="anabranch.metadata.zookeeper.readers:Readers.catch_up",
+)
+async def zk_readers_show_the_past(self: Readers) -> None:
+    """Access rights are those of whenever the readers' servers heard from their leader."""
+    del self
+
+
+@planted(
+    "zk_readers_begin_too_late",
+    target="anabranch.metadata.transfer.sources:StoreSource.moment",
+)
+async def zk_readers_begin_too_late(self: StoreSource) -> Revision:
+    """Sessions of our own look like somebody's writes, and the source is read once more."""
+    moment = await self._store.moment()
+    await original("zk_readers_begin_too_late")(self)
+    return moment

@@ -180,7 +180,7 @@ class HandleNemesis(PacedNemesis):
 
 @scenario(
     "metadata_switched",
-    set_seeds=2,
+    set_seeds=8,
     time_limit_s=1200.0,
     reaches=("leading", "phase switched", "planted", "stray request", "two stores compared"),
     reaches_seldom=(

@@ -167,3 +167,4 @@ def _close_for_good(coroutine: Any) -> None:
                 each.close()
             if each.cr_frame is None:
                 break
+            _close_for_good(each.cr_await)  # what its cleanup has begun to wait for

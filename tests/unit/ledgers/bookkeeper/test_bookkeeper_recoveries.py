@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import ConfigError, Corruption, Fenced, StorageError, Unreachable
+from anabranch.ledgers.bookkeeper import transitions
 from anabranch.ledgers.bookkeeper.ledger_metadata import State
 from anabranch.ledgers.bookkeeper.ledger_registry import LedgerRegistry
 from anabranch.testing.bookies.loopback_cluster import SETTINGS, LoopbackCluster, until
@@ -61,6 +62,24 @@ async def test_an_ensemble_change_after_a_recovery_fences(bench: LoopbackCluster
     await until(lambda: results)
     assert isinstance(results[0], Fenced)
     assert (await bench.ledger(1)).segments == metadata.segments
+
+
+@pytest.mark.goal("core.L4", part="two recoveries", broken_by="recovery_closes_over_another")
+async def test_of_two_recoveries_the_first_says_where_the_ledger_ends(
+    bench: LoopbackCluster,
+) -> None:
+    """What was never confirmed one may find, and the other not; both are right."""
+    await append(await (await bench.store()).create(1), b"a", b"b")
+    registry = await LedgerRegistry.open(bench.metadata, bench.runtime)
+    begun = await transitions.begin_recovery(registry, await registry.read(1))
+    await (await bench.store()).open(1)
+    first = await registry.read(1)
+    assert (first.metadata.state, first.metadata.last_entry_id) == (State.CLOSED, 1)
+    for last_entry_id in (0, 1, 2):
+        segments = begun.metadata.segments
+        found = await transitions.close_recovered(registry, begun, last_entry_id, 9, segments)
+        assert found == first
+        assert await registry.read(1) == first, "it is written once"
 
 
 async def test_a_deleted_ledger_fences_a_writer_in_another_process(bench: LoopbackCluster) -> None:
