@@ -236,6 +236,26 @@ REFUSED = {
 """What Pulsar refuses as well: what is there, what is not there, what nothing is old enough for."""
 
 
+REFUSED_HERE_ALONE = {
+    "broker-stats allocator-stats default",
+    "ns-isolation-policy delete standalone p",
+    "ns-isolation-policy broker standalone --broker b",
+    "brokers update-dynamic-config --config brokerShutdownTimeoutMs --value 1",
+    "brokers delete-dynamic-config --config brokerShutdownTimeoutMs",
+    f"schemas metadata {X}",
+    f"topics expire-messages {X} --subscription s --expireTime 3600",
+}
+"""Of those, what a real Pulsar does: it has what is not served here, or says nothing of a lack."""
+REFUSED_BY_PULSAR_ALONE = {
+    f"topics get-shadow-topics {X}",
+    "namespaces get-bookie-affinity-group acme/n",
+    "namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group g",
+    # It looks for the subscription at each topic of the namespace, and not all have it.
+    "namespaces clear-backlog acme/n --force --sub s",
+}
+"""What was never set is an empty answer here, and an error there."""
+
+
 def policies(noun: str, whose: str, table: dict[str, str], verbs: tuple[str, ...]) -> list[str]:
     return [
         f"{noun} {verb}-{name} {whose}{f' {options}' if verb == 'set' else ''}"
