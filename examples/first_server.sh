@@ -3,6 +3,7 @@
 #
 #   examples/first_server.sh [FOLDER]
 #
+# The command `anabranch` has to be on the path: in a checkout, PATH="$PWD/.venv/bin:$PATH".
 # FOLDER holds the configuration and the data; a temporary one is taken, and removed, without it.
 set -eu
 
@@ -37,4 +38,8 @@ anabranch produce orders -m "one order" -m "another" --url "$url"
 anabranch consume orders -s shop -n 2 --position earliest --timeout 30 --url "$url"
 kill "$server"
 wait "$server"
-echo "stopped; the data is in $folder/data"
+if [ $# -gt 0 ]; then
+    echo "stopped; the data is in $folder/data"
+else
+    echo "stopped; the data goes with the temporary folder"
+fi

@@ -47,7 +47,7 @@ def test_first_server_from_configuration_to_messages(own_folder, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-3:-1] == ["one order", "another"]
-    assert done.stdout.splitlines()[-1].startswith("stopped; the data is in ")
+    assert done.stdout.splitlines()[-1].startswith("stopped; the data ")
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == (["here"] if own_folder else []), "nothing is left behind"
 
