@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from anabranch.client import Credentials, Tls
 
 _FILE_BYTES_MAX: Final = 64 * 1024
+_FILES: Final = ("token_file", "tls_trust", "tls_certificate", "tls_key")
 _KEYS: Final = (
     "token", "token_file", "user", "password", "tls_trust", "tls_certificate", "tls_key",
 )  # fmt: skip
@@ -22,7 +23,7 @@ AccessOption = Annotated[
         "--access",
         envvar="ANABRANCH_ACCESS",
         help="TOML file that says who you are: token, token_file, user and password, tls_trust, "
-        "tls_certificate and tls_key.",
+        "tls_certificate and tls_key. Names of files are relative to its folder.",
         show_default=False,
     ),
 ]
@@ -37,7 +38,7 @@ class Access:
 
 
 def load_access(name: str) -> Access:
-    """Read the file of `--access`; "" for none.
+    """Read the file of `--access`; "" for none. Files it names are relative to its own folder.
 
     Raises:
         ConfigError: if it cannot be read, or says something else.
@@ -66,7 +67,8 @@ def _read_access(name: str) -> dict[str, str]:
             raise ConfigError(f"--access {name}: unknown key {key!r}; known: {', '.join(_KEYS)}")
         if not isinstance(value, str):
             raise ConfigError(f"--access {name}: {key} has to be a text")
-    return said
+    folder = Path(name).parent
+    return {key: str(folder / value) if key in _FILES else value for key, value in said.items()}
 
 
 def _text_of(name: str) -> str:

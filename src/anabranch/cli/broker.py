@@ -22,9 +22,9 @@ def broker(config: str | None, **flags: str | int | float | bool | None) -> None
     Exit code 0: stopped; 1: a mistake in the program; 2: not started; 3: a store failed; 130: ended
     at once by a second Ctrl-C.
     """
-    from anabranch.server.settings_sources import load_settings
+    from anabranch.server.settings_sources import load_server_settings
 
-    settings = load_settings(flags=flags, environment=os.environ, config_file=config)
+    settings = load_server_settings(flags=flags, environment=os.environ, config_file=config)
     from anabranch.server.cluster_broker import ClusterBroker, check_shared
 
     check_shared(settings)

@@ -34,7 +34,9 @@ def init(
 def check(
     file: Annotated[Path, typer.Argument(help="The file to check.")],
 ) -> None:
-    """Name every mistake of a file; changes nothing.
+    """Name every mistake of a file, and of the files of keys that it names; changes nothing.
+
+    It reads them as whoever asks, from the folder in which it was asked.
 
     Exit code 0: there is none; 2: there is one, or no such file.
     """

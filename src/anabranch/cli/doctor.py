@@ -43,18 +43,23 @@ def doctor(
 def _look(data: str | None, config: str | None) -> "list[Finding]":
     from anabranch.cli import machine
     from anabranch.server.settings import Settings
-    from anabranch.server.settings_sources import load_settings
+    from anabranch.server.settings_sources import load_server_settings, load_settings
 
     findings = [machine.python(), machine.uvloop()]
+    flags = {"data": data}
     try:
-        settings = load_settings(flags={"data": data}, environment=os.environ, config_file=config)
+        load_server_settings(flags=flags, environment=os.environ, config_file=config)
         findings.append(machine.Finding("settings", machine.State.GOOD, "all allowed"))
     except ConfigError as error:
-        settings = Settings() if data is None else Settings(data=data)
         findings += [
             machine.Finding("settings", machine.State.BAD, line, "correct it where it is named")
             for line in str(error).splitlines()
         ]
+    try:
+        # A file that cannot be read changes nothing about where the rest has to be looked for.
+        settings = load_settings(flags=flags, environment=os.environ, config_file=config)
+    except ConfigError:
+        settings = Settings() if data is None else Settings(data=data)
     folder = Path(settings.data)
     findings += [
         machine.disk(folder),

@@ -27,9 +27,9 @@ def standalone(config: str | None, **flags: str | int | float | bool | None) -> 
     Exit code 0: stopped; 1: a mistake in the program; 2: not started; 3: a store failed; 130: ended
     at once by a second Ctrl-C.
     """
-    from anabranch.server.settings_sources import load_settings
+    from anabranch.server.settings_sources import load_server_settings
 
-    settings = load_settings(flags=flags, environment=os.environ, config_file=config)
+    settings = load_server_settings(flags=flags, environment=os.environ, config_file=config)
     # Loaded only now, since a wrong setting should not have to wait for the whole server.
     from anabranch.server.process import run
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from anabranch.errors import ConfigError
 from anabranch.ledgers.addresses import EMBEDDED, shares_metadata
+from anabranch.server.named_files import file_problems
 from anabranch.server.security import check_security
 from anabranch.server.settings import SETTINGS, Settings, SettingValue
 from anabranch.server.settings_file import closest, read_file
@@ -22,18 +23,39 @@ _FOREIGN_VARIABLES: Final = (CONFIG_VARIABLE, "ANABRANCH_CACHE")
 
 
 def check_file(path: str) -> list[str]:
-    """Everything that is wrong with a configuration file, as one line each.
+    """Everything that is wrong with a configuration file and those it names, as one line each.
 
     Raises:
         ConfigError: if it cannot be read at all.
     """
     values, problems = read_file(path)
+    settings = Settings(**values)  # type: ignore[arg-type]
     if not problems:
         try:
-            check_together(Settings(**values))  # type: ignore[arg-type]
+            check_together(settings)
         except ConfigError as error:
             problems.append(f"{path}: {error}")
-    return problems
+    return problems + [f"{path}: {problem}" for problem in file_problems(settings)]
+
+
+def load_server_settings(
+    *,
+    flags: Mapping[str, SettingValue | None],
+    environment: Mapping[str, str],
+    config_file: str | None = None,
+) -> Settings:
+    """The same as `load_settings`, for those who read the files that settings name.
+
+    Raises:
+        ConfigError: also naming each of these files that cannot be used.
+    """
+    path = config_file or environment.get(CONFIG_VARIABLE)
+    if path and read_file(path)[1]:
+        raise ConfigError("\n".join(check_file(path)))
+    settings = load_settings(flags=flags, environment=environment, config_file=config_file)
+    if problems := file_problems(settings):
+        raise ConfigError("\n".join(problems))
+    return settings
 
 
 def load_settings(

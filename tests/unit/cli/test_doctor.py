@@ -66,6 +66,19 @@ def test_wrong_settings_are_all_named(tmp_path: Path) -> None:
     assert f"{file}:2: port: True is not a whole number" in result.stdout
 
 
+def test_files_that_settings_name_in_vain_are_all_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(
+        'authentication = "token"\ntoken_secret_key = "/nope/key"\n'
+        f'ledgers_credentials = "/nope/ledgers"\ndata = "{tmp_path}"\n'
+    )
+    result = CliRunner().invoke(app, ["doctor", "--config", str(file)])
+    assert result.exit_code == 1
+    assert "somebody else's: it holds 'a.toml'" in result.stdout, "the folder of the settings"
+    assert "--token-secret-key: credentials file /nope/key cannot be read" in result.stdout
+    assert "--ledgers-credentials: credentials file /nope/ledgers cannot" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

@@ -311,6 +311,13 @@ async def test_lost_connections_and_redirects() -> None:
         await listener.close()
 
 
+async def test_a_port_without_a_web_interface_is_named(server: Standalone) -> None:
+    place = server.service_url.removeprefix("pulsar://")
+    async with AdminClient(f"http://{place}") as client:
+        with pytest.raises(ProtocolError, match=f"from {place} that is no HTTP.*usually 8080"):
+            await client.tenants.names()
+
+
 async def test_a_redirect_out_of_tls_is_not_followed() -> None:
     asked: list[bool] = []
     answer = b"HTTP/1.1 307 x\r\nLocation: http://b:1/x\r\nContent-Length: 0\r\n\r\n"

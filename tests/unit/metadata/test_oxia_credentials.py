@@ -1,6 +1,8 @@
 """Token and TLS on the way to Oxia, from the file of credentials to the server."""
 
+import asyncio
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -74,3 +76,28 @@ async def test_wrong_token_is_one_clear_error_without_it(address: str, tmp_path:
     said = await refusal(address, tmp_path, 'token = "wr0ng"\n[oxia.tls]\nca = "ca.pem"\n')
     assert "does not accept the credentials" in said
     assert "wr0ng" not in said
+
+
+async def refused_at_once(folder: Path, text: str) -> str:
+    """What is said of a server that nobody had to ask; and no task may have broken over it."""
+    broken: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+    try:
+        async with asyncio.timeout(5):
+            return await refusal("oxia://127.0.0.1:1/here", folder, text)
+    finally:
+        asyncio.get_running_loop().set_exception_handler(None)
+        assert not broken
+
+
+async def test_missing_extra_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert "pip install 'anabranch[oxia]'" in await refused_at_once(tmp_path, "")
+
+
+async def test_trust_in_no_certificate_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing of the kind")
+    said = await refused_at_once(tmp_path, '[oxia.tls]\nca = "ca.pem"\n')
+    assert "no certificates in PEM" in said

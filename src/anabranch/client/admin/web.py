@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -82,7 +83,8 @@ def parse_web_url(url: str) -> _Place:
 class _WebConnection:
     """One connection, one request at a time. A `ConnectionHandler`."""
 
-    def __init__(self) -> None:
+    def __init__(self, authority: str) -> None:
+        self._authority = authority
         self._http = h11.Connection(h11.CLIENT)
         self._transport: Connection | None = None
         self._waiting: asyncio.Future[WebAnswer] | None = None
@@ -145,7 +147,13 @@ class _WebConnection:
                     return
                 self._take(event)
         except h11.RemoteProtocolError as error:
-            self._fail(ProtocolError(f"an answer that is no HTTP: {error}"))
+            self._fail(
+                ProtocolError(
+                    f"an answer from {self._authority} that is no HTTP: {error}; is that another "
+                    f"port than the one of the web interface, usually {_PORTS['http']}, or "
+                    f"{_PORTS['https']} in TLS?"
+                )
+            )
             self.close()
 
     def _take(self, event: Any) -> None:
@@ -291,7 +299,10 @@ class WebClient:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 connection = await self._network.connect(
-                    place.host, place.port, _WebConnection, tls=self._tls if place.secure else None
+                    place.host,
+                    place.port,
+                    partial(_WebConnection, place.authority),
+                    tls=self._tls if place.secure else None,
                 )
         except (OSError, TimeoutError) as error:
             raise Unreachable(

@@ -64,9 +64,12 @@ class OxiaClient:
         Raises:
             Unreachable: if it does not answer in time.
             NotFound: if there is no such namespace.
-            ConfigError: if this installation cannot speak gRPC.
+            ConfigError: if this installation cannot speak gRPC, or what was given to prove who
+                we are, or whom we trust, cannot be used.
         """
         client = cls(runtime, address, security)
+        # Here and not in the task: what is wrong with this installation is known at once.
+        client._channel(address.server)
         opened: asyncio.Future[None] = client._loop.create_future()
         client.tasks.spawn("oxia-assignments", client._follow_assignments(opened))
         try:
