@@ -39,7 +39,9 @@ def test_target_and_driver_are_killed_while_writes_wait_and_nothing_is_lost() ->
         "anabranch.testing.replace_metadata_drill", "--kills", "2", "--phases", "freezing"
     )
     assert (verdict["hit_freezing_target"], verdict["hit_freezing_driver"]) == (1, 1)
-    assert verdict["ends"]["failed"] >= 2
+    # A target that is back in time is still turned to; who takes over from a driver gives up.
+    assert verdict["ends"]["failed"] >= 1
+    assert sum(verdict["ends"].values()) == 2
 
 
 def test_nobody_is_killed_and_no_request_is_sent_again() -> None:
