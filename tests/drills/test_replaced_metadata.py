@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.testing.planted import child_command
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(420)]
-WAIT_S_MAX = 400
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(820)]
+WAIT_S_MAX = 800
 
 
 def verdict_of(module: str, *arguments: str) -> dict[str, Any]:
