@@ -87,6 +87,9 @@ async def test_nothing_is_frozen_before_all_of_them_have_stopped_writing() -> No
         quick = await all_.other(f"{BOOKIES}/quick:1")
         await all_.start()
         await until(lambda: len(quick.said) > 1)
+        # It has come to the target, and has not said yet that it writes no more.
+        target = await all_.open_store(TARGET)
+        await target.put(slow.node, b"here", ephemeral=True)
         await asyncio.wait_for(all_.stage.anybody.store.put("/ours/go", b"on"), 5)
         await asyncio.sleep(0.3)
         state = await all_.stage.anybody.replaceable.journal.read()
@@ -94,6 +97,7 @@ async def test_nothing_is_frozen_before_all_of_them_have_stopped_writing() -> No
         assert state.phase == "halting"
         slow.may_prepare.set()
         await all_.stage.until("switched")
+        await target.close()
 
 
 async def test_who_does_not_come_along_is_named_and_the_attempt_fails() -> None:
