@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -137,8 +138,18 @@ except ConfigError as error:
 @pytest.mark.goal("spark.C26", part="packages", broken_by="spark_takes_any_package")
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pandas", "numpy"])
 def test_a_package_that_is_not_there_is_named_in_one_line_wherever_one_begins(
-    python_without, package
+    python_without, monkeypatch, package
 ):
+    plain = environment.version
+
+    def found(name):
+        if name == package:
+            raise PackageNotFoundError(name)
+        return plain(name)
+
+    monkeypatch.setattr(environment, "version", found)
+    with pytest.raises(ConfigError, match=f"{package} is not installed: pip install"):
+        environment.check_packages()
     wanted = f"{package} is not installed: pip install 'anabranch[spark]'\n"
     told = python_without(package, "-m", "pyspark_anabranch")
     assert (told.returncode, told.stdout, told.stderr) == (1, wanted, "")
