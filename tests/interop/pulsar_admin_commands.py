@@ -254,6 +254,8 @@ REFUSED_BY_PULSAR_ALONE = {
     "namespaces clear-backlog acme/n --force --sub s",
 }
 """What was never set is an empty answer here, and an error there."""
+NOW_AND_THEN_BY_PULSAR = {f"topics expire-messages-all-subscriptions {X} --expireTime 3600"}
+"""A real Pulsar refuses it in some runs, and does it in others."""
 
 
 def policies(noun: str, whose: str, table: dict[str, str], verbs: tuple[str, ...]) -> list[str]:
