@@ -40,8 +40,7 @@ def test_target_and_driver_are_killed_while_writes_wait_and_nothing_is_lost() ->
     )
     assert (verdict["hit_freezing_target"], verdict["hit_freezing_driver"]) == (1, 1)
     # A target that is back in time is still turned to; who takes over from a driver gives up.
-    assert verdict["ends"]["failed"] >= 1
-    assert sum(verdict["ends"].values()) == 2
+    assert verdict["ends"] in ({"failed": 2}, {"failed": 1, "switched": 1})
 
 
 def test_nobody_is_killed_and_no_request_is_sent_again() -> None:
