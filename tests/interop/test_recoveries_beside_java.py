@@ -52,7 +52,7 @@ class Recovered:
 
     @property
     def end(self) -> tuple[int, str]:
-        """Not the length: a handle of Java's that came second keeps what it had counted itself."""
+        """Not the length: a handle of Java's may tell more than the entries that it reads have."""
         return self.last_entry_id, self.entries
 
 
