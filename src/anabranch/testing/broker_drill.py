@@ -243,17 +243,32 @@ class BrokerDrill:
         await self._wait_for_progress(f"after {hurt.name} was hurt")
 
     async def _wait_until_it_knows(self, hurt: Member) -> None:
-        """Wait until the former owner says so itself.
+        """Wait until the former owner says what the others say.
 
         Until then it may still hand on receipts that its bookies gave long ago, and its clients
-        have yet to look for the next owner: the trouble is not over by the first receipt.
+        have yet to look for the next owner: the trouble is not over by the first receipt. It may
+        be the owner again by right, if its successor gave up meanwhile.
         """
+        others = [member for member in self._brokers.members if member is not hurt]
         for _ in range(int(_PROGRESS_S_MAX / _POLL_S)):
             said = await asyncio.to_thread(self._brokers.owner, self._topic, asked=[hurt])
-            if said is not None and said is not hurt:
-                return
+            if said is not None:
+                agreed = await asyncio.to_thread(self._brokers.owner, self._topic, asked=others)
+                if said is agreed:
+                    return
             await asyncio.sleep(_POLL_S)
-        raise ServerFailed(f"{hurt.name} took itself for the owner for {_PROGRESS_S_MAX:g} s")
+        answers = [
+            await asyncio.to_thread(self._brokers.owner, self._topic, asked=[member])
+            for member in self._brokers.members
+        ]
+        told = ", ".join(
+            f"{member.name}: {owner.name if owner else 'no answer'}"
+            for member, owner in zip(self._brokers.members, answers, strict=True)
+        )
+        raise ServerFailed(
+            f"{hurt.name} did not agree with the others for {_PROGRESS_S_MAX:g} s on who owns "
+            f"the topic: {told}"
+        )
 
     async def _open_elsewhere(self, hurt: Member) -> None:
         """Use the topic at another broker: clients of one that stands still ask nobody."""

@@ -17,7 +17,7 @@ from anabranch.metadata.transfer.digest import NO_NODES, Digest
 from anabranch.metadata.transfer.export_file import ExportFile, write_export
 from anabranch.metadata.transfer.file_format import ExportHeader
 from anabranch.metadata.transfer.keeping import Keeping
-from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.pace import TURN_NODES, TURN_S_MAX, Pace, Rests
 from anabranch.metadata.transfer.sources import FileSource, StoreSource, shown
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of
@@ -319,6 +319,18 @@ def test_pace_spreads_nodes_and_bytes() -> None:
     assert pace.take(0.0, 500) == pytest.approx(0.5)
     assert pace.take(100.0, 500) == pytest.approx(0.5), "a pause earns no burst"
     assert Pace().take(0.0, 10**9) == 0
+
+
+def test_rests_are_as_long_as_the_turns_before_them() -> None:
+    rests = Rests()
+    taken = [rests.take(7.0 + 0.001 * node) for node in range(TURN_NODES)]
+    assert taken[:-1] == [0.0] * (TURN_NODES - 1)
+    assert taken[-1] == pytest.approx(0.001 * (TURN_NODES - 1))
+    again_s = 7.0 + 2 * 0.001 * (TURN_NODES - 1)
+    taken = [rests.take(again_s + 0.002) for _ in range(TURN_NODES)]
+    assert taken[-1] == pytest.approx(0.002), "the rest is no part of the next turn"
+    taken = [rests.take(1000.0) for _ in range(TURN_NODES)]
+    assert taken[-1] == TURN_S_MAX, "a store that was away is not waited for twice"
 
 
 async def test_slow_copy_is_slow_and_steady(source: MetadataStore, target: MetadataStore) -> None:

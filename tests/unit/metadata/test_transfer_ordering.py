@@ -36,9 +36,12 @@ class LevelStore(MemoryStore):
             yield record
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 2000, 10**9])
-async def test_any_order_becomes_path_order(piece_bytes: int, tmp_path: Path) -> None:
-    names = ["/", *(f"/{i % 7}/{i % 3}/{i}" for i in range(50))]
+@pytest.mark.parametrize(
+    ("piece_bytes", "count"),
+    [(1, 50), (2000, 50), (10**9, 50), (10**9, 999), (10**9, 2500), (10**6, 5000)],
+)
+async def test_any_order_becomes_path_order(piece_bytes: int, count: int, tmp_path: Path) -> None:
+    names = ["/", *(f"/{i % 7}/{i % 3}/{i}" for i in range(count))]
     records = [Record(name, name.encode(), 1, 2, 3) for name in names]
     wanted = sorted(records, key=lambda record: order_key(record.path))
     random.Random(3).shuffle(records)

@@ -12,7 +12,7 @@ from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.seal import SEAL_PATH, check_not_sealed
-from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.pace import Pace, Rests
 from anabranch.migrations.engine.machine import Refused
 from anabranch.migrations.engine.operation import Operation
 from anabranch.migrations.engine.table import Verb
@@ -158,8 +158,8 @@ async def test_nobody_goes_back_to_a_store_that_is_not_what_the_other_is(
 ) -> None:
     real = Tail._reconcile
 
-    async def spoil(tail: Tail, on_nodes: OnNodes, pace: Pace) -> None:
-        await real(tail, on_nodes, pace)
+    async def spoil(tail: Tail, on_nodes: OnNodes, pace: Pace, rests: Rests | None) -> None:
+        await real(tail, on_nodes, pace, rests)
         source = await bench.store("source")
         await source.put("/x/before", b"spoiled")
         await source.close()

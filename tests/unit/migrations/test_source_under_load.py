@@ -9,6 +9,8 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
 import pytest
 
@@ -25,6 +27,7 @@ NODE_S = 0.000_004
 PAGE_NODES = 500
 NODES = 5000
 NODES_PER_S = 1000
+HURRIED = {"nodes_per_s": "1000000000"}
 CALLS_PER_S = 1000
 WRITES_SHARE = 0.1
 RISE_MAX = 0.2
@@ -195,7 +198,20 @@ def test_no_second_reads_more_nodes_than_was_asked_for() -> None:
 
 @pytest.mark.goal("454.A42", part="source under load", broken_by="comparison_knows_no_pace")
 def test_calls_of_others_hardly_take_longer() -> None:
-    seen, hurried = seen_with({"nodes_per_s": str(NODES_PER_S)}), seen_with({})
+    seen, hurried = seen_with({"nodes_per_s": str(NODES_PER_S)}), seen_with(HURRIED)
     assert hurried.copying_s > 5 * hurried.before_s, "the model has to be one that can be crowded"
     assert seen.copying_s - seen.before_s <= RISE_MAX * (hurried.copying_s - hurried.before_s)
     assert seen.copying_s < 4 * CALL_S + seen.before_s
+
+
+def usual_time_between_pages_s(seen: Seen) -> float:
+    pages = [at_s for at_s, nodes in seen.read if nodes == PAGE_NODES]
+    assert len(pages) == 2 * NODES // PAGE_NODES, "copied and compared"
+    return median(later - one for one, later in pairwise(pages))
+
+
+@pytest.mark.goal("454.A42", part="source under load", broken_by="copy_gives_no_way")
+def test_without_a_rate_half_of_the_time_is_left_to_others() -> None:
+    page_s = NODE_S * PAGE_NODES
+    assert usual_time_between_pages_s(seen_with(HURRIED)) < 1.5 * page_s, "else nothing is shown"
+    assert usual_time_between_pages_s(seen_with({})) > 1.9 * page_s

@@ -1,13 +1,15 @@
 """Path order for records of a store that exports in another one, in bounded memory.
 
 Pieces of the stream are sorted in memory; if there are several, they wait in files of the export
-format until they are merged.
+format until they are merged. A piece is sorted in short runs, which are merged as they are read:
+others need the event loop, too.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, merge
+from typing import Final
 
 from anabranch import limits
 from anabranch.metadata.paths import order_key
@@ -17,7 +19,9 @@ from anabranch.metadata.transfer.file_format import ExportHeader
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.runtime import Runtime
 
-_RECORD_OVERHEAD_BYTES = 400
+_RECORD_OVERHEAD_BYTES: Final = 400
+_RUN_NODES: Final = 1_000
+"""Sorted at once: a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +55,32 @@ class SortedPieces:
     def __init__(self, sorting: Sorting) -> None:
         self._sorting = sorting
         self._files: list[ExportFile] = []
-        self._last: list[Record] = []
-        """The last piece, which waits in no file."""
+        self._last: list[list[Record]] = []
+        """The runs of the last piece, which waits in no file."""
 
     async def take(self, records: AsyncIterator[Record]) -> None:
         """Take all records, in any order."""
         token = self._sorting.runtime.entropy.token_hex(8)
-        piece: list[Record] = []
+        runs: list[list[Record]] = [[]]
         size_bytes = 0
         async for record in records:
-            piece.append(record)
+            if len(runs[-1]) == _RUN_NODES:
+                runs[-1].sort(key=_place)
+                runs.append([])
+            runs[-1].append(record)
             size_bytes += len(record.value) + len(record.path) + _RECORD_OVERHEAD_BYTES
             if size_bytes >= self._sorting.piece_bytes:
-                await self._store(piece, f"{token}-{len(self._files)}")
-                piece, size_bytes = [], 0
-        piece.sort(key=_place)
-        self._last = piece
+                await self._store(runs, f"{token}-{len(self._files)}")
+                runs, size_bytes = [[]], 0
+        runs[-1].sort(key=_place)
+        self._last = runs
 
-    async def _store(self, piece: list[Record], name: str) -> None:
+    async def _store(self, runs: list[list[Record]], name: str) -> None:
         disk = self._sorting.runtime.disk
         path = f"{self._sorting.folder}/anabranch-sorting-{name}"
-        piece.sort(key=_place)
+        runs[-1].sort(key=_place)
         # Read by whoever wrote it: the checksums of blocks tell all there is to know.
-        await write_export(disk, path, ExportHeader("", "/", 0), _each(piece), kept=False)
+        await write_export(disk, path, ExportHeader("", "/", 0), _each(runs), kept=False)
         self._files.append(await ExportFile.open(disk, path, kept=False))
 
     async def records(self) -> AsyncGenerator[Record, None]:
@@ -97,8 +104,8 @@ def _place(record: Record) -> str:
     return order_key(record.path)
 
 
-async def _each(records: list[Record]) -> AsyncGenerator[Record, None]:
-    for record in records:
+async def _each(runs: list[list[Record]]) -> AsyncGenerator[Record, None]:
+    for record in merge(*runs, key=_place):
         yield record
 
 

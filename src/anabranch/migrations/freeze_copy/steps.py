@@ -202,9 +202,9 @@ class FreezeCopy:
         parameters = turn.announced.parameters
         # A driver without that engine compares by itself: it finds the same.
         engine = self._engines.get(parameters.get("bulk", LOCAL))
-        return Wishes(
-            rate_of(parameters), parameters.get("drop_acls") == "true", compared_by=engine
-        )
+        held = TABLE[turn.announced.phase].holds_writes
+        rate, drop_acls = rate_of(parameters), parameters.get("drop_acls") == "true"
+        return Wishes(rate, drop_acls, writes_wait=held, compared_by=engine)
 
     async def _prepare(self, turn: Turn) -> None:
         _, target = await self._ends(turn)

@@ -18,7 +18,7 @@ from anabranch.metadata.store import EventKind, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.comparing import arrived, compare
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.ordering import Sorting
-from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.pace import Pace, Rests
 from anabranch.migrations.engine.bulk import BulkEngine, CompareWishes, StorePlace
 from anabranch.migrations.freeze_copy.converging import (
     Converging,
@@ -58,8 +58,11 @@ class Wishes:
     """How a copy is made."""
 
     nodes_per_s: float | None = None
+    """Without a rate, half of the time is left to others."""
     drop_acls: bool = False
     sorting_folder: str = field(default_factory=tempfile.gettempdir)
+    writes_wait: bool = False
+    """Then it is made as fast as it can be."""
     compared_by: BulkEngine | None = None
     """Who compares everything; None: this process, by the handles it has."""
 
@@ -95,6 +98,7 @@ class Tail:
             back_to=None if back_since is None else Predecessor(source.keeping, back_since),
         )
         self._sorting = Sorting(runtime, wishes.sorting_folder)
+        self._rate = None if wishes.writes_wait else wishes.nodes_per_s
         # A store tells what has changed only if somebody reads along.
         self._reading = [source.store.watch("/")]
         self._at: Revision | None = None
@@ -133,7 +137,7 @@ class Tail:
             # It was there already, and where a store counts children it has a counter.
             await self._converging.converge([_ABOVE_OURS])
         else:
-            await self._reconcile(on_nodes, Pace(self._wishes.nodes_per_s))
+            await self._reconcile(on_nodes, Pace(self._rate), self._rests())
         self.complete = True
 
     async def _is_empty(self) -> bool:
@@ -146,15 +150,26 @@ class Tail:
         node = await self._target.store.get(ROOT)
         return node is None or not node.value
 
-    async def _lasting(self, end: End) -> AsyncIterator[Record]:
+    def _rests(self) -> Rests | None:
+        return Rests() if self._rate is None and not self._wishes.writes_wait else None
+
+    async def _lasting(self, end: End, rests: Rests | None) -> AsyncIterator[Record]:
         async for record in end.store.export(ROOT):
             if record.session is None and not stays_behind(record.path):
                 yield record
+            await self._give_way(rests)
+
+    async def _give_way(self, rests: Rests | None) -> None:
+        """One more node was looked at."""
+        if rests is not None:
+            rest_s = rests.take(self._runtime.clock.monotonic_s())
+            if rest_s > 0:
+                await asyncio.sleep(rest_s)
 
     async def _paced(self, on_nodes: OnNodes) -> AsyncIterator[Record]:
-        pace = Pace(self._wishes.nodes_per_s)
+        pace = Pace(self._rate)
         keeping, nodes, size_bytes = self._target.keeping, 0, 0
-        async for record in self._lasting(self._source):
+        async for record in self._lasting(self._source, self._rests()):
             if (why := keeping.why_not(record)) is not None:
                 raise ConflictError(f"{record.path} cannot be copied: {why}")
             if record.path == _ABOVE_OURS:
@@ -177,7 +192,7 @@ class Tail:
                 await asyncio.sleep(delay_s)
 
     async def _slow_turns(self, paths: Sequence[str]) -> AsyncIterator[Sequence[str]]:
-        rate = self._wishes.nodes_per_s
+        rate = self._rate
         if rate is None:
             async for some in turns(paths):
                 yield some
@@ -194,27 +209,30 @@ class Tail:
             yield record
             await self._keep_to(pace)
 
-    async def _reconcile(self, on_nodes: OnNodes, pace: Pace) -> None:
+    async def _reconcile(self, on_nodes: OnNodes, pace: Pace, rests: Rests | None) -> None:
         """Lay both trees side by side and mend what differs."""
         some: dict[str, None] = {}
-        async for path in self._differences(on_nodes, pace):
+        async for path in self._differences(on_nodes, pace, rests):
             some[path] = None
             if len(some) >= limits.METADATA_PAGE_NODES_MAX:
                 await self._converging.converge(some)
                 some.clear()
         await self._converging.converge(some)
 
-    async def _differences(self, on_nodes: OnNodes, pace: Pace) -> AsyncIterator[str]:
+    async def _differences(
+        self, on_nodes: OnNodes, pace: Pace, rests: Rests | None
+    ) -> AsyncIterator[str]:
         source, target = self._source, self._target
-        read = self._slowed(self._lasting(source), pace)
+        read = self._slowed(self._lasting(source, rests), pace)
         left = self._sorting.in_path_order(read, source.keeping)
-        right = self._sorting.in_path_order(self._lasting(target), target.keeping)
+        right = self._sorting.in_path_order(self._lasting(target, rests), target.keeping)
         nodes = 0
         async for found in compare(
             left, right, keepings=(source.keeping, target.keeping), content_only=False
         ):
             nodes += 1
             on_nodes(nodes, 0)
+            await self._give_way(rests)
             if found.path == ROOT and found.left is None:
                 continue
             left_one, right_one = found.left, found.right
@@ -246,7 +264,7 @@ class Tail:
                 changed[event.path] = None
         if missed:
             # Writes may be waiting for it: as fast as it can be.
-            await self._reconcile(lambda nodes, size_bytes: None, Pace())
+            await self._reconcile(lambda nodes, size_bytes: None, Pace(), None)
         paths = with_parents(changed)
         if self._touched is not None:
             self._touched.update(paths)
@@ -302,9 +320,9 @@ class Tail:
         An engine reads both stores by handles of its own, and writes nothing. If it fails, or finds
         more than it can name, everything is laid side by side here.
         """
-        engine, nodes_per_s = self._wishes.compared_by, self._wishes.nodes_per_s
+        engine = self._wishes.compared_by
         if engine is not None:
-            wishes = CompareWishes(nodes_per_s=nodes_per_s)
+            wishes = CompareWishes(nodes_per_s=self._rate)
             places = StorePlace(self._source.url), StorePlace(self._target.url)
             try:
                 found = await engine.compare(*places, wishes=wishes)
@@ -322,7 +340,8 @@ class Tail:
                         if not stays_behind(mismatch.path):
                             yield mismatch.path
                     return
-        async for path in self._differences(lambda nodes, size_bytes: None, Pace(nodes_per_s)):
+        pace, rests = Pace(self._rate), self._rests()
+        async for path in self._differences(lambda nodes, size_bytes: None, pace, rests):
             yield path
 
     async def _settle(self, path: str) -> None:

@@ -181,7 +181,7 @@ def job_tables_are_made_again(self: Any, spark: Any, step: str, make: Any) -> An
     target="anabranch.migrations.freeze_copy.tail:Tail._differences",
 )
 async def replacement_believes_a_failed_engine(
-    self: Any, on_nodes: Any, pace: Any
+    self: Any, on_nodes: Any, pace: Any, rests: Any
 ) -> AsyncIterator[str]:
     """What an engine did not say is taken for the same."""
     return

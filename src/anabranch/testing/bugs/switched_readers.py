@@ -9,7 +9,7 @@ from anabranch.metadata.switchable.gate import Gate
 from anabranch.metadata.switchable.route import Route
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.metadata.switchable.tokens import generation_of, own_version
-from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.pace import Pace, Rests
 from anabranch.migrations.freeze_copy.converging import Converging
 from anabranch.migrations.freeze_copy.tail import End, Tail
 from anabranch.testing.planted import original, planted
@@ -117,6 +117,13 @@ def copy_knows_no_pace(self: Pace, now_s: float, size_bytes: int) -> float:
     return 0.0
 
 
+@planted("copy_gives_no_way", target="anabranch.migrations.freeze_copy.tail:Rests.take")
+def copy_gives_no_way(self: Rests, now_s: float) -> float:
+    """A copy without a rate takes all the time there is."""
+    del self, now_s
+    return 0.0
+
+
 @planted("comparison_knows_no_pace", target="anabranch.migrations.freeze_copy.tail:Tail._slowed")
 async def comparison_knows_no_pace(
     self: Tail, records: AsyncIterator[Record], pace: Pace
@@ -131,13 +138,13 @@ async def _changed(
     name: str, self: Tail, end: End, change: Callable[[Record], Record | None]
 ) -> AsyncIterator[Record]:
     plain: Any = original(name)
-    async for record in plain(self, end):
+    async for record in plain(self, end, None):
         if (seen := change(record)) is not None:
             yield seen
 
 
 @planted("empty_nodes_are_left_out", target="anabranch.migrations.freeze_copy.tail:Tail._lasting")
-def empty_nodes_are_left_out(self: Tail, end: End) -> AsyncIterator[Record]:
+def empty_nodes_are_left_out(self: Tail, end: End, rests: Rests | None) -> AsyncIterator[Record]:
     """A node without a value counts as none, in the copy and in the comparison."""
     return _changed(
         "empty_nodes_are_left_out", self, end, lambda record: record if record.value else None
@@ -145,13 +152,13 @@ def empty_nodes_are_left_out(self: Tail, end: End) -> AsyncIterator[Record]:
 
 
 @planted("indexes_are_left_out", target="anabranch.migrations.freeze_copy.tail:Tail._lasting")
-def indexes_are_left_out(self: Tail, end: End) -> AsyncIterator[Record]:
+def indexes_are_left_out(self: Tail, end: End, rests: Rests | None) -> AsyncIterator[Record]:
     """Nodes are found by their paths alone afterwards."""
     return _changed("indexes_are_left_out", self, end, lambda record: record._replace(indexes=()))
 
 
 @planted("times_are_left_out", target="anabranch.migrations.freeze_copy.tail:Tail._lasting")
-def times_are_left_out(self: Tail, end: End) -> AsyncIterator[Record]:
+def times_are_left_out(self: Tail, end: End, rests: Rests | None) -> AsyncIterator[Record]:
     """All nodes are said to be of the same moment."""
     return _changed(
         "times_are_left_out",
