@@ -4,8 +4,8 @@ A full collection looks at every object, and everybody waits: with 10,000 topics
 second. What has survived one is therefore put aside (`gc.freeze`) and looked at no more, so that
 the next one looks only at what came since. What is aside and not used any more is still freed,
 except for cycles; and whatever is closed leaves some. When as much was closed as may be a quarter
-of all, or a quarter has come to what is aside, everything is looked at once more: as rarely as
-Python by itself would do it.
+of all, or a quarter has come to what is aside and that is much, everything is looked at once more:
+as rarely as Python by itself would do it.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ OBJECTS_PER_ENDING: Final = 150
 THRESHOLDS: Final = (700, 10, 2)
 """Python's own, but for full collections: the more often they are, the less each has to look at."""
 _GROWN: Final = 1.25
+GROWN_OBJECTS_MIN: Final = 500_000
+"""Fewer take some 50 MB at most, were they all garbage; to find out takes a fifth of a second."""
 _OLDEST: Final = 2
 
 
@@ -71,7 +73,8 @@ class ShortCollections:
         """Look at everything once more if much of what is aside may be garbage."""
         ended, aside = self._ended(), gc.get_freeze_count()
         left = (ended - self._ended_before) * OBJECTS_PER_ENDING
-        if left * 4 >= aside or aside >= self._aside_before * _GROWN:
+        much = max(self._aside_before * _GROWN, self._aside_before + GROWN_OBJECTS_MIN)
+        if left * 4 >= aside or aside >= much:
             self._ended_before = ended
             gc.unfreeze()
             gc.collect()

@@ -17,7 +17,8 @@ from anabranch.metadata.transfer.digest import NO_NODES, Digest
 from anabranch.metadata.transfer.export_file import ExportFile, write_export
 from anabranch.metadata.transfer.file_format import ExportHeader
 from anabranch.metadata.transfer.keeping import Keeping
-from anabranch.metadata.transfer.pace import TURN_NODES, TURN_S_MAX, Pace, Rests
+from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.resting import RESTS_PER_TURN, TURN_NODES, TURN_S_MAX, Rests
 from anabranch.metadata.transfer.sources import FileSource, StoreSource, shown
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of
@@ -321,16 +322,16 @@ def test_pace_spreads_nodes_and_bytes() -> None:
     assert Pace().take(0.0, 10**9) == 0
 
 
-def test_rests_are_as_long_as_the_turns_before_them() -> None:
-    rests = Rests()
+def test_rests_are_in_proportion_to_the_turns_before_them() -> None:
+    rests, turn_s = Rests(), 0.001 * (TURN_NODES - 1)
     taken = [rests.take(7.0 + 0.001 * node) for node in range(TURN_NODES)]
     assert taken[:-1] == [0.0] * (TURN_NODES - 1)
-    assert taken[-1] == pytest.approx(0.001 * (TURN_NODES - 1))
-    again_s = 7.0 + 2 * 0.001 * (TURN_NODES - 1)
-    taken = [rests.take(again_s + 0.002) for _ in range(TURN_NODES)]
-    assert taken[-1] == pytest.approx(0.002), "the rest is no part of the next turn"
+    assert taken[-1] == pytest.approx(RESTS_PER_TURN * turn_s)
+    now_s = 7.0 + turn_s + taken[-1] + 0.002
+    taken = [rests.take(now_s) for _ in range(TURN_NODES)]
+    assert taken[-1] == pytest.approx(RESTS_PER_TURN * 0.002), "a rest is no part of a turn"
     taken = [rests.take(1000.0) for _ in range(TURN_NODES)]
-    assert taken[-1] == TURN_S_MAX, "a store that was away is not waited for twice"
+    assert taken[-1] == RESTS_PER_TURN * TURN_S_MAX, "who waited for a store did not hurry"
 
 
 async def test_slow_copy_is_slow_and_steady(source: MetadataStore, target: MetadataStore) -> None:

@@ -12,7 +12,8 @@ from anabranch.metadata.local_handle import LocalHandle
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import MetadataStore
 from anabranch.metadata.switchable.seal import SEAL_PATH, check_not_sealed
-from anabranch.metadata.transfer.pace import Pace, Rests
+from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.resting import Rests
 from anabranch.migrations.engine.machine import Refused
 from anabranch.migrations.engine.operation import Operation
 from anabranch.migrations.engine.table import Verb

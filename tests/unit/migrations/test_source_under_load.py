@@ -15,6 +15,7 @@ from statistics import median
 import pytest
 
 from anabranch.metadata.store import MetadataStore, Node, Record, Stat
+from anabranch.metadata.transfer.resting import RESTS_PER_TURN
 from anabranch.runtime import Clock, Runtime
 from anabranch.testing.pass_through import PassThrough
 from anabranch.testing.simulation import World
@@ -211,7 +212,7 @@ def usual_time_between_pages_s(seen: Seen) -> float:
 
 
 @pytest.mark.goal("454.A42", part="source under load", broken_by="copy_gives_no_way")
-def test_without_a_rate_half_of_the_time_is_left_to_others() -> None:
+def test_without_a_rate_most_of_the_time_is_left_to_others() -> None:
     page_s = NODE_S * PAGE_NODES
     assert usual_time_between_pages_s(seen_with(HURRIED)) < 1.5 * page_s, "else nothing is shown"
-    assert usual_time_between_pages_s(seen_with({})) > 1.9 * page_s
+    assert usual_time_between_pages_s(seen_with({})) > 0.95 * (1 + RESTS_PER_TURN) * page_s

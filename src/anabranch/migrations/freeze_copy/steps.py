@@ -25,6 +25,7 @@ from anabranch.metadata.switchable.reserved import check_prepared
 from anabranch.metadata.switchable.seal import seal
 from anabranch.metadata.switchable.succession import succeed
 from anabranch.metadata.transfer.keeping import keeping_of
+from anabranch.metadata.transfer.resting import Rests, with_rests
 from anabranch.metadata.transfer.sources import shown
 from anabranch.migrations.engine.bulk import BulkEngine
 from anabranch.migrations.engine.reports import read_reports
@@ -119,7 +120,8 @@ class FreezeCopy:
         drop_acls = parameters.get("drop_acls") == "true"
         survey = Survey(keeping_of(url), drop_acls, self._configuration)
         began_s = self._runtime.clock.monotonic_s()
-        async for record in source.export(ROOT):
+        rests = None if rate else Rests()
+        async for record in with_rests(source.export(ROOT), rests, self._runtime.clock):
             survey.add(record)
             if record.session is not None:
                 outsiders.see(record.path, record.session)
@@ -200,11 +202,10 @@ class FreezeCopy:
 
     def _wishes(self, turn: Turn) -> Wishes:
         parameters = turn.announced.parameters
-        # A driver without that engine compares by itself: it finds the same.
         engine = self._engines.get(parameters.get("bulk", LOCAL))
         held = TABLE[turn.announced.phase].holds_writes
-        rate, drop_acls = rate_of(parameters), parameters.get("drop_acls") == "true"
-        return Wishes(rate, drop_acls, writes_wait=held, compared_by=engine)
+        drop_acls = parameters.get("drop_acls") == "true"
+        return Wishes(rate_of(parameters), drop_acls, writes_wait=held, compared_by=engine)
 
     async def _prepare(self, turn: Turn) -> None:
         _, target = await self._ends(turn)

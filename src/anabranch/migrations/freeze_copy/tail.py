@@ -18,7 +18,8 @@ from anabranch.metadata.store import EventKind, MetadataStore, Record, Revision
 from anabranch.metadata.transfer.comparing import arrived, compare
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.ordering import Sorting
-from anabranch.metadata.transfer.pace import Pace, Rests
+from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.resting import Rests, rest, with_rests
 from anabranch.migrations.engine.bulk import BulkEngine, CompareWishes, StorePlace
 from anabranch.migrations.freeze_copy.converging import (
     Converging,
@@ -58,13 +59,13 @@ class Wishes:
     """How a copy is made."""
 
     nodes_per_s: float | None = None
-    """Without a rate, half of the time is left to others."""
+    """Without a rate, most of the time is left to others."""
     drop_acls: bool = False
     sorting_folder: str = field(default_factory=tempfile.gettempdir)
     writes_wait: bool = False
     """Then it is made as fast as it can be."""
     compared_by: BulkEngine | None = None
-    """Who compares everything; None: this process, by the handles it has."""
+    """Who compares everything; None: this process, by the handles it has, which finds the same."""
 
 
 class Tail:
@@ -154,17 +155,9 @@ class Tail:
         return Rests() if self._rate is None and not self._wishes.writes_wait else None
 
     async def _lasting(self, end: End, rests: Rests | None) -> AsyncIterator[Record]:
-        async for record in end.store.export(ROOT):
+        async for record in with_rests(end.store.export(ROOT), rests, self._runtime.clock):
             if record.session is None and not stays_behind(record.path):
                 yield record
-            await self._give_way(rests)
-
-    async def _give_way(self, rests: Rests | None) -> None:
-        """One more node was looked at."""
-        if rests is not None:
-            rest_s = rests.take(self._runtime.clock.monotonic_s())
-            if rest_s > 0:
-                await asyncio.sleep(rest_s)
 
     async def _paced(self, on_nodes: OnNodes) -> AsyncIterator[Record]:
         pace = Pace(self._rate)
@@ -232,7 +225,7 @@ class Tail:
         ):
             nodes += 1
             on_nodes(nodes, 0)
-            await self._give_way(rests)
+            await rest(rests, self._runtime.clock)
             if found.path == ROOT and found.left is None:
                 continue
             left_one, right_one = found.left, found.right

@@ -9,7 +9,8 @@ from anabranch.metadata.switchable.gate import Gate
 from anabranch.metadata.switchable.route import Route
 from anabranch.metadata.switchable.store import SwitchableStore
 from anabranch.metadata.switchable.tokens import generation_of, own_version
-from anabranch.metadata.transfer.pace import Pace, Rests
+from anabranch.metadata.transfer.pace import Pace
+from anabranch.metadata.transfer.resting import Rests
 from anabranch.migrations.freeze_copy.converging import Converging
 from anabranch.migrations.freeze_copy.tail import End, Tail
 from anabranch.testing.planted import original, planted
