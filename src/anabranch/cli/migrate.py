@@ -51,7 +51,10 @@ _Target = Annotated[
 _Rate = Annotated[
     float | None,
     typer.Option(
-        "--nodes-per-s", help="Copy and compare no faster than this.", min=1, show_default=False
+        "--nodes-per-s",
+        help="Copy and compare no faster than this; without it, most of the time is spent resting.",
+        min=1,
+        show_default=False,
     ),
 ]
 _DropAcls = Annotated[
