@@ -200,3 +200,16 @@ def test_there_are_a_few_shuffle_partitions_for_each_core_unless_somebody_says_h
         assert spark_session().conf.get(name) == ours
     finally:
         spark.conf.set(name, ours)
+
+
+def test_a_worker_loads_no_stores_unless_it_reads_them() -> None:
+    """Each query after a quiet minute waits for workers that load everything anew."""
+    loaded = (
+        "import sys, pyspark_anabranch.source;"
+        "print([name for name in sys.modules if name.startswith('anabranch.ledgers.bookkeeper')"
+        " or name == 'anabranch.metadata.factory'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
