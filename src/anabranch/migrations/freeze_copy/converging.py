@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeVar
 
 from anabranch.errors import (
@@ -110,12 +111,11 @@ class Converging:
         work = _Work()
         async for some in (in_turns or turns)(wanted):
             await asyncio.gather(*(self._look(path, work) for path in some))
-        for path in sorted(work.remove, key=order_key, reverse=True):
-            await self._remove(path)
+        for _, level in groupby(sorted(work.remove, key=_depth, reverse=True), key=_depth):
+            await _side_by_side(self._remove, list(level))
         if work.restore:
             await self._restore(sorted(work.restore, key=lambda record: order_key(record.path)))
-        for record, there in work.write_over:
-            await self._write_over(record, there)
+        await _side_by_side(self._write_over, work.write_over)
         for record in work.counters:
             await self._raise_counter(record)
         return len(work.remove) + len(work.restore) + len(work.write_over) + len(work.counters)
@@ -220,7 +220,8 @@ class Converging:
             except NotEmpty:
                 return  # what is below it goes when its turn comes, and then it
 
-    async def _write_over(self, record: Record, there: Record) -> None:
+    async def _write_over(self, pair: tuple[Record, Record]) -> None:
+        record, there = pair
         wanted = self._keeping.version_after(record)
         times = wanted - there.native_version if self._counts_changes else 1
         if not 1 <= times <= REPEATED_WRITES_MAX:
@@ -267,6 +268,23 @@ class Converging:
                     if node is not None and node.stat.created_by_self:
                         await self._remove(node.stat.path)
             del self._unclean[path]
+
+
+async def _side_by_side(do: Callable[[T], Awaitable[None]], work: Sequence[T]) -> None:
+    """Do what is independent, some at a time: each takes as long as a store takes to sync.
+
+    Raises:
+        AnabranchError: that of the first that failed, once none of them is under way any more.
+    """
+    for start in range(0, len(work), METADATA_COPY_READS_MAX):
+        some = work[start : start + METADATA_COPY_READS_MAX]
+        for outcome in await asyncio.gather(*map(do, some), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
 
 
 InTurns = Callable[[Sequence[str]], AsyncIterator[Sequence[str]]]

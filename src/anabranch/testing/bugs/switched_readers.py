@@ -1,7 +1,7 @@
 """Planted bugs of reading, watching and holding through a replacement of the metadata store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.metadata.store import Expected, MetadataStore, Record, Version
@@ -116,6 +116,18 @@ def copy_knows_no_pace(self: Pace, now_s: float, size_bytes: int) -> float:
     """A copy goes as fast as it can."""
     del self, now_s, size_bytes
     return 0.0
+
+
+@planted(
+    "changes_follow_one_by_one",
+    target="anabranch.migrations.freeze_copy.converging:_side_by_side",
+)
+async def changes_follow_one_by_one(
+    do: Callable[[Any], Awaitable[None]], work: Sequence[Any]
+) -> None:
+    """Every write waits for the one before it."""
+    for each in work:
+        await do(each)
 
 
 @planted("copy_gives_no_way", target="anabranch.migrations.freeze_copy.tail:Rests.take")
