@@ -1,13 +1,11 @@
 """A copy of a store that follows its changes, and finds what is not the same."""
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from anabranch.errors import AlreadyClosed, ConflictError, Fenced, OutcomeUnknown, Unreachable
-from anabranch.limits import METADATA_COPY_READS_MAX
 from anabranch.metadata.announced import journal_path
 from anabranch.metadata.memory import MemoryStore
 from anabranch.metadata.store import (
@@ -18,7 +16,6 @@ from anabranch.metadata.store import (
     Operation,
     Outcome,
     Record,
-    Stat,
 )
 from anabranch.migrations.freeze_copy.tail import End, Tail, Wishes
 from anabranch.runtime.real import real_runtime
@@ -366,73 +363,4 @@ async def test_what_was_asked_for_before_and_comes_late_is_no_conflict(two: Two)
     assert caught.value.retriable
     await late.catch_up()
     await late.verify()
-    assert await tree(two.target) == await tree(two.source)
-
-
-class Syncing(PassThrough):
-    """Each write takes a while, as where it is synced."""
-
-    under_way = most = 0
-    deletes = fails_at = 0
-
-    async def delete(self, path: str, *rest: object, **more: object) -> None:
-        self.deletes += 1
-        failing = self.deletes == self.fails_at
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
-        try:
-            await asyncio.sleep(0.01 * (self.deletes % 3))
-            if failing:
-                raise Unreachable("the connection broke")
-            await super().delete(path, *rest, **more)  # type: ignore[arg-type]
-        finally:
-            self.under_way -= 1
-
-    put_under_way = put_most = 0
-
-    async def put(self, path: str, *rest: object, **more: object) -> Stat:
-        self.put_under_way += 1
-        self.put_most = max(self.put_most, self.put_under_way)
-        try:
-            await asyncio.sleep(0.005)
-            return await super().put(path, *rest, **more)  # type: ignore[arg-type]
-        finally:
-            self.put_under_way -= 1
-
-
-@pytest.mark.goal("454.A13", part="side by side", broken_by="changes_follow_one_by_one")
-async def test_what_has_changed_is_written_side_by_side(two: Two) -> None:
-    """The last of it while writes wait: each write is as long as a sync."""
-    for number in range(100):
-        await two.source.put(f"/leaf/{number}", b"1")
-        await two.source.put(f"/gone/{number}/below", b"1")
-        await two.source.put(f"/above/{number}/below", b"1")
-    target = Syncing(two.target)
-    tail = two.tail_to(target)
-    await tail.copy(silent)
-    for number in range(100):
-        await two.source.put(f"/leaf/{number}", b"2")
-        await two.source.delete(f"/gone/{number}/below")
-        await two.source.delete(f"/gone/{number}")
-        await two.source.put(f"/above/{number}", b"2")
-    await tail.catch_up()
-    assert await tree(two.target) == await tree(two.source)
-    assert target.most == METADATA_COPY_READS_MAX, "never more"
-    assert target.put_most == METADATA_COPY_READS_MAX
-
-
-async def test_a_write_that_fails_leaves_none_under_way(two: Two) -> None:
-    for number in range(100):
-        await two.source.put(f"/leaf/{number}", b"1")
-    target = Syncing(two.target)
-    tail = two.tail_to(target)
-    await tail.copy(silent)
-    for number in range(100):
-        await two.source.put(f"/leaf/{number}", b"2")
-    target.fails_at = 7
-    with pytest.raises(Unreachable):
-        await tail.catch_up()
-    assert target.under_way == 0
-    assert target.deletes == METADATA_COPY_READS_MAX, "what had not begun is left"
-    await tail.catch_up()
     assert await tree(two.target) == await tree(two.source)
