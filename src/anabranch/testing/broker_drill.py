@@ -255,6 +255,10 @@ class BrokerDrill:
             if said is not None:
                 agreed = await asyncio.to_thread(self._brokers.owner, self._topic, asked=others)
                 if said is agreed:
+                    if said is hurt:
+                        print(
+                            f"{hurt.name} is the owner again, others say so, too", file=sys.stderr
+                        )
                     return
             await asyncio.sleep(_POLL_S)
         answers = [
