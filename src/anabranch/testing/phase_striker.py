@@ -52,7 +52,7 @@ class Blow:
     """What was done."""
 
     pid: int
-    """Who was struck; 0 if the attempt came to a rest without the phase."""
+    """Who was struck; 0 if the phase was over before it was seen, or never came."""
     phase: str
     """What the journal said right after it."""
     at_s: float = 0.0
@@ -75,9 +75,21 @@ def pid_of(order: Order, driver: str) -> int:
 
 
 def is_missed(order: Order, state: State) -> bool:
-    """Whether the attempt rests, and the phase will not be announced any more."""
+    """Whether the phase will not be announced any more: it may have lasted for a millisecond."""
     now = state.announced
-    return now.number >= order.number and TABLE[now.phase].ends and now.phase != order.phase
+    if now.number != order.number:
+        return now.number > order.number
+    return now.phase != order.phase and order.phase not in _ahead_of(now.phase)
+
+
+def _ahead_of(phase: str) -> set[str]:
+    """Where an attempt may still come to."""
+    found: set[str] = set()
+    more = {phase}
+    while more:
+        more = {arrow.new for arrow in TABLE.transitions() if arrow.old in more} - found
+        found |= more
+    return found
 
 
 def is_meant(order: Order, state: State) -> bool:
