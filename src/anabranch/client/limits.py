@@ -45,6 +45,8 @@ PATTERN_REFRESH_S: Final = 60.0
 TOPICS_PER_CONSUMER_MAX: Final = 10_000
 ADMIN_TIMEOUT_S: Final = 60.0
 """How long an answer of the web interface may take."""
+ADMIN_SURVEY_S_MAX: Final = 900.0
+"""The same where a whole metadata store is looked through first: a minute for a million nodes."""
 ADMIN_ANSWER_BYTES_MAX: Final = 64 * MIB
 ADMIN_REDIRECTS_MAX: Final = 5
 ADMIN_IDLE_CONNECTIONS_MAX: Final = 4

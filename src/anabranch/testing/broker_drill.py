@@ -249,30 +249,27 @@ class BrokerDrill:
         have yet to look for the next owner: the trouble is not over by the first receipt. It may
         be the owner again by right, if its successor gave up meanwhile.
         """
-        others = [member for member in self._brokers.members if member is not hurt]
         for _ in range(int(_PROGRESS_S_MAX / _POLL_S)):
-            said = await asyncio.to_thread(self._brokers.owner, self._topic, asked=[hurt])
-            if said is not None:
-                agreed = await asyncio.to_thread(self._brokers.owner, self._topic, asked=others)
-                if said is agreed:
-                    if said is hurt:
-                        print(
-                            f"{hurt.name} is the owner again, others say so, too", file=sys.stderr
-                        )
-                    return
+            told = await self._told()
+            answers = [owner for owner in told.values() if owner]
+            if told[hurt.name] and len(answers) > 1 and len(set(answers)) == 1:
+                if told[hurt.name] == hurt.name:
+                    print(f"{hurt.name} is the owner again, others say so, too", file=sys.stderr)
+                return
             await asyncio.sleep(_POLL_S)
-        answers = [
-            await asyncio.to_thread(self._brokers.owner, self._topic, asked=[member])
-            for member in self._brokers.members
-        ]
-        told = ", ".join(
-            f"{member.name}: {owner.name if owner else 'no answer'}"
-            for member, owner in zip(self._brokers.members, answers, strict=True)
-        )
+        words = ", ".join(f"{name}: {owner or 'no answer'}" for name, owner in told.items())
         raise ServerFailed(
             f"{hurt.name} did not agree with the others for {_PROGRESS_S_MAX:g} s on who owns "
-            f"the topic: {told}"
+            f"the topic: {words}"
         )
+
+    async def _told(self) -> dict[str, str]:
+        """Who owns the topic, as each broker says; empty if it does not answer."""
+        found = {}
+        for member in self._brokers.members:
+            owner = await asyncio.to_thread(self._brokers.owner, self._topic, asked=[member])
+            found[member.name] = owner.name if owner else ""
+        return found
 
     async def _open_elsewhere(self, hurt: Member) -> None:
         """Use the topic at another broker: clients of one that stands still ask nobody."""

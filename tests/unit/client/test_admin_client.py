@@ -311,6 +311,26 @@ async def test_lost_connections_and_redirects() -> None:
         await listener.close()
 
 
+async def test_what_looks_through_a_whole_store_first_is_waited_for() -> None:
+    """Others would be told of no answer while an operation begins."""
+
+    class Slow(Scripted):
+        def data_received(self, data: bytes, /) -> None:
+            asyncio.get_running_loop().call_later(0.3, super().data_received, data)
+
+    texts = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"] * 5
+    listener = await real_runtime().network.listen("127.0.0.1", 0, lambda: Slow(texts))
+    try:
+        url = f"http://127.0.0.1:{listener.port}"
+        async with AdminClient(url, timeout_s=0.1) as admin:
+            assert await admin.metadata_migration.plan({}) == {}
+            assert await admin.metadata_migration.start({}) == {}
+            with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.1 s"):
+                await admin.metadata_migration.ask("abort")
+    finally:
+        await listener.close()
+
+
 async def test_a_port_without_a_web_interface_is_named(server: Standalone) -> None:
     place = server.service_url.removeprefix("pulsar://")
     async with AdminClient(f"http://{place}") as client:

@@ -18,7 +18,7 @@ from anabranch.metadata.transfer.export_file import ExportFile, write_export
 from anabranch.metadata.transfer.file_format import ExportHeader
 from anabranch.metadata.transfer.keeping import Keeping
 from anabranch.metadata.transfer.pace import Pace
-from anabranch.metadata.transfer.resting import RESTS_PER_TURN, TURN_NODES, TURN_S_MAX, Rests
+from anabranch.metadata.transfer.resting import REST_PER_TURN, TURN_NODES, TURN_S_MAX, Rests
 from anabranch.metadata.transfer.sources import FileSource, StoreSource, shown
 from anabranch.runtime.real import real_runtime
 from anabranch.testing.contracts.metadata_copies import each, records_of
@@ -326,12 +326,12 @@ def test_rests_are_in_proportion_to_the_turns_before_them() -> None:
     rests, turn_s = Rests(), 0.001 * (TURN_NODES - 1)
     taken = [rests.take(7.0 + 0.001 * node) for node in range(TURN_NODES)]
     assert taken[:-1] == [0.0] * (TURN_NODES - 1)
-    assert taken[-1] == pytest.approx(RESTS_PER_TURN * turn_s)
+    assert taken[-1] == pytest.approx(REST_PER_TURN * turn_s)
     now_s = 7.0 + turn_s + taken[-1] + 0.002
     taken = [rests.take(now_s) for _ in range(TURN_NODES)]
-    assert taken[-1] == pytest.approx(RESTS_PER_TURN * 0.002), "a rest is no part of a turn"
+    assert taken[-1] == pytest.approx(REST_PER_TURN * 0.002), "a rest is no part of a turn"
     taken = [rests.take(1000.0) for _ in range(TURN_NODES)]
-    assert taken[-1] == RESTS_PER_TURN * TURN_S_MAX, "who waited for a store did not hurry"
+    assert taken[-1] == REST_PER_TURN * TURN_S_MAX, "who waited for a store did not hurry"
 
 
 async def test_slow_copy_is_slow_and_steady(source: MetadataStore, target: MetadataStore) -> None:

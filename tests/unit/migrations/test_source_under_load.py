@@ -15,7 +15,7 @@ from statistics import median
 import pytest
 
 from anabranch.metadata.store import MetadataStore, Node, Record, Stat
-from anabranch.metadata.transfer.resting import RESTS_PER_TURN
+from anabranch.metadata.transfer.resting import REST_PER_TURN
 from anabranch.runtime import Clock, Runtime
 from anabranch.testing.pass_through import PassThrough
 from anabranch.testing.simulation import World
@@ -215,4 +215,4 @@ def usual_time_between_pages_s(seen: Seen) -> float:
 def test_without_a_rate_most_of_the_time_is_left_to_others() -> None:
     page_s = NODE_S * PAGE_NODES
     assert usual_time_between_pages_s(seen_with(HURRIED)) < 1.5 * page_s, "else nothing is shown"
-    assert usual_time_between_pages_s(seen_with({})) > 0.95 * (1 + RESTS_PER_TURN) * page_s
+    assert usual_time_between_pages_s(seen_with({})) > 0.95 * (1 + REST_PER_TURN) * page_s

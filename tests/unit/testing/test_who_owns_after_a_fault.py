@@ -48,6 +48,11 @@ async def test_a_broker_that_alone_takes_itself_for_the_owner_fails_the_drill(
         await wait_for_hurt(tmp_path, hurt="hurt", one="one", two="one")
 
 
+async def test_two_of_one_mind_are_not_all(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="hurt: hurt, one: hurt, two: two"):
+        await wait_for_hurt(tmp_path, hurt="hurt", one="hurt", two="two")
+
+
 async def test_a_broker_that_says_nothing_fails_the_drill(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="hurt: no answer, one: one"):
         await wait_for_hurt(tmp_path, hurt=None, one="one")

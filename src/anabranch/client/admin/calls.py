@@ -22,9 +22,15 @@ class Calls:
         self._web = web
 
     async def call(
-        self, method: str, path: str, body: Any = _NOTHING, *, query: Query | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = _NOTHING,
+        *,
+        query: Query | None = None,
+        patience_s: float = 0.0,
     ) -> WebAnswer:
-        """Make a call; a body is sent as JSON, also if it is None.
+        """Make a call; a body is sent as JSON, also if it is None. See `WebClient.request`.
 
         Raises:
             AdminRefused: if the server said no; its kinds say why.
@@ -33,7 +39,9 @@ class Calls:
         """
         asked = {name: _text(value) for name, value in (query or {}).items()}
         sent = b"" if body is _NOTHING else json.dumps(body).encode()
-        answer = await self._web.request(method, f"{ROOT}{path}", query=asked, body=sent)
+        answer = await self._web.request(
+            method, f"{ROOT}{path}", query=asked, body=sent, patience_s=patience_s
+        )
         if answer.status >= 400:
             raise refusal(answer.status, answer.body, f"{method} {path}")
         return answer

@@ -222,8 +222,11 @@ class WebClient:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         content_type: str = "application/json",
+        patience_s: float = 0.0,
     ) -> WebAnswer:
         """Send a request, to wherever the server says, and return the answer.
+
+        With `patience_s` the answer may take so long, if that is longer than usual.
 
         Raises:
             Unreachable: if nobody could be asked.
@@ -231,8 +234,9 @@ class WebClient:
         """
         target = f"{path}?{urlencode(query)}" if query else path
         place = self._place
+        timeout_s = max(self._timeout_s, patience_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 for _ in range(ADMIN_REDIRECTS_MAX + 1):
                     answer = await self._ask(place, method, target, body, content_type)
                     if answer.status not in _REDIRECTS:
@@ -240,7 +244,7 @@ class WebClient:
                     place, target = _redirected(answer, place)
         except TimeoutError:
             raise OutcomeUnknown(
-                f"no answer within {self._timeout_s:g} s from {place.authority}"
+                f"no answer within {timeout_s:g} s from {place.authority}"
             ) from None
         raise ProtocolError(f"{method} {path} was redirected {ADMIN_REDIRECTS_MAX} times")
 

@@ -1,7 +1,7 @@
 """Reading a large store in a process that serves others: they get a share of the time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from anabranch.metadata.store import Record
@@ -10,8 +10,8 @@ from anabranch.runtime import Clock
 TURN_NODES: Final = 64
 """Read in one go, which takes some milliseconds."""
 TURN_S_MAX: Final = 0.5
-"""A turn that took longer was spent waiting for a store: nobody was kept from anything."""
-RESTS_PER_TURN: Final = 3
+"""So much of a turn counts at most: who waited for a store for a minute does not rest for three."""
+REST_PER_TURN: Final = 3
 """How long a rest is, as a multiple of the turn before it. At 1, publishing took five times as long
 in the 99th percentile while a store was replaced on a machine that all servers shared."""
 
@@ -34,7 +34,7 @@ class Rests:
         self._nodes += 1
         if self._nodes < TURN_NODES:
             return 0.0
-        rest_s = RESTS_PER_TURN * min(max(now_s - self._begun_s, 0.0), TURN_S_MAX)
+        rest_s = REST_PER_TURN * min(max(now_s - self._begun_s, 0.0), TURN_S_MAX)
         self._nodes, self._begun_s = 0, now_s + rest_s
         return rest_s
 
@@ -49,6 +49,10 @@ async def with_rests(
     records: AsyncIterator[Record], rests: Rests | None, clock: Clock
 ) -> AsyncIterator[Record]:
     """The same records."""
-    async for record in records:
-        yield record
-        await rest(rests, clock)
+    try:
+        async for record in records:
+            yield record
+            await rest(rests, clock)
+    finally:
+        if isinstance(records, AsyncGenerator):
+            await records.aclose()  # whoever stops it does so while it rests

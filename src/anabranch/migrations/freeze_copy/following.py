@@ -2,10 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from anabranch.migrations.engine.steps import Progress, Turn
 from anabranch.migrations.freeze_copy.limits import LAG_MAX, TAIL_LOOK_S, TAIL_ROUNDS_MIN
 from anabranch.migrations.freeze_copy.tail import Tail
+
+_SOMEBODY_WAITS: Final = ("halting", "reverifying")
+"""For what the driver does: processes that stopped writing, or whoever wants the way back."""
+
+
+async def copied(tail: Tail, turn: Turn) -> Tail:
+    """Copy everything, unless that was done."""
+    tail.in_a_hurry = turn.announced.phase in _SOMEBODY_WAITS
+    if not tail.complete:
+        await tail.copy(shown_by(turn))
+    return tail
 
 
 async def until_little_is_left(tail: Tail, turn: Turn) -> None:

@@ -32,7 +32,7 @@ from anabranch.migrations.engine.reports import read_reports
 from anabranch.migrations.engine.state import State
 from anabranch.migrations.engine.steps import Blocker, Plan, Progress, Turn
 from anabranch.migrations.engine.table import Table
-from anabranch.migrations.freeze_copy.following import complete, shown_by, until_little_is_left
+from anabranch.migrations.freeze_copy.following import complete, copied, until_little_is_left
 from anabranch.migrations.freeze_copy.foreign_processes import (
     ForeignProcesses,
     accepts_risk,
@@ -187,25 +187,20 @@ class FreezeCopy:
         if self._forth is None:
             source, target = await self._ends(turn)
             self._forth = Tail(self._runtime, source, target, self._wishes(turn), self._check)
-        if not self._forth.complete:
-            await self._forth.copy(shown_by(turn))
-        return self._forth
+        return await copied(self._forth, turn)
 
     async def _tail_back(self, turn: Turn) -> Tail:
         if self._back is None:
             source, target = await self._ends(turn)
             since = await in_use_since(target.store)
             self._back = Tail(self._runtime, target, source, self._wishes(turn), self._check, since)
-        if not self._back.complete:
-            await self._back.copy(shown_by(turn))
-        return self._back
+        return await copied(self._back, turn)
 
     def _wishes(self, turn: Turn) -> Wishes:
         parameters = turn.announced.parameters
         engine = self._engines.get(parameters.get("bulk", LOCAL))
-        held = TABLE[turn.announced.phase].holds_writes
         drop_acls = parameters.get("drop_acls") == "true"
-        return Wishes(rate_of(parameters), drop_acls, writes_wait=held, compared_by=engine)
+        return Wishes(rate_of(parameters), drop_acls, compared_by=engine)
 
     async def _prepare(self, turn: Turn) -> None:
         _, target = await self._ends(turn)

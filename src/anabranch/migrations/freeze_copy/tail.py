@@ -19,7 +19,7 @@ from anabranch.metadata.transfer.comparing import arrived, compare
 from anabranch.metadata.transfer.keeping import Keeping, keeping_of
 from anabranch.metadata.transfer.ordering import Sorting
 from anabranch.metadata.transfer.pace import Pace
-from anabranch.metadata.transfer.resting import Rests, rest, with_rests
+from anabranch.metadata.transfer.resting import Rests, with_rests
 from anabranch.migrations.engine.bulk import BulkEngine, CompareWishes, StorePlace
 from anabranch.migrations.freeze_copy.converging import (
     Converging,
@@ -37,6 +37,10 @@ _ABOVE_OURS: Final = parent_of(OPERATIONS)
 _log: Final = get_logger("migrations")
 OnNodes = Callable[[int, int], None]
 """Told nodes and bytes so far."""
+
+
+def _unheard(nodes: int, size_bytes: int) -> None:
+    """For what nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,6 @@ class Wishes:
     """Without a rate, most of the time is left to others."""
     drop_acls: bool = False
     sorting_folder: str = field(default_factory=tempfile.gettempdir)
-    writes_wait: bool = False
-    """Then it is made as fast as it can be."""
     compared_by: BulkEngine | None = None
     """Who compares everything; None: this process, by the handles it has, which finds the same."""
 
@@ -99,7 +101,10 @@ class Tail:
             back_to=None if back_since is None else Predecessor(source.keeping, back_since),
         )
         self._sorting = Sorting(runtime, wishes.sorting_folder)
-        self._rate = None if wishes.writes_wait else wishes.nodes_per_s
+        self.in_a_hurry = False
+        """Whether somebody waits for what is done next: then it does not rest."""
+        self._missed = False
+        """Whether the store did not tell all its changes when it was last asked."""
         # A store tells what has changed only if somebody reads along.
         self._reading = [source.store.watch("/")]
         self._at: Revision | None = None
@@ -138,7 +143,7 @@ class Tail:
             # It was there already, and where a store counts children it has a counter.
             await self._converging.converge([_ABOVE_OURS])
         else:
-            await self._reconcile(on_nodes, Pace(self._rate), self._rests())
+            await self._reconcile(on_nodes, Pace(self._wishes.nodes_per_s), self._rests())
         self.complete = True
 
     async def _is_empty(self) -> bool:
@@ -152,7 +157,7 @@ class Tail:
         return node is None or not node.value
 
     def _rests(self) -> Rests | None:
-        return Rests() if self._rate is None and not self._wishes.writes_wait else None
+        return Rests() if self._wishes.nodes_per_s is None and not self.in_a_hurry else None
 
     async def _lasting(self, end: End, rests: Rests | None) -> AsyncIterator[Record]:
         async for record in with_rests(end.store.export(ROOT), rests, self._runtime.clock):
@@ -160,7 +165,7 @@ class Tail:
                 yield record
 
     async def _paced(self, on_nodes: OnNodes) -> AsyncIterator[Record]:
-        pace = Pace(self._rate)
+        pace = Pace(self._wishes.nodes_per_s)
         keeping, nodes, size_bytes = self._target.keeping, 0, 0
         async for record in self._lasting(self._source, self._rests()):
             if (why := keeping.why_not(record)) is not None:
@@ -185,7 +190,7 @@ class Tail:
                 await asyncio.sleep(delay_s)
 
     async def _slow_turns(self, paths: Sequence[str]) -> AsyncIterator[Sequence[str]]:
-        rate = self._rate
+        rate = self._wishes.nodes_per_s
         if rate is None:
             async for some in turns(paths):
                 yield some
@@ -219,13 +224,14 @@ class Tail:
         read = self._slowed(self._lasting(source, rests), pace)
         left = self._sorting.in_path_order(read, source.keeping)
         right = self._sorting.in_path_order(self._lasting(target, rests), target.keeping)
+        # Where they wait in memory or in files, they have to be put side by side yet.
+        left, right = (with_rests(each, rests, self._runtime.clock) for each in (left, right))
         nodes = 0
         async for found in compare(
             left, right, keepings=(source.keeping, target.keeping), content_only=False
         ):
             nodes += 1
             on_nodes(nodes, 0)
-            await rest(rests, self._runtime.clock)
             if found.path == ROOT and found.left is None:
                 continue
             left_one, right_one = found.left, found.right
@@ -256,8 +262,11 @@ class Tail:
             elif not stays_behind(event.path):
                 changed[event.path] = None
         if missed:
-            # Writes may be waiting for it: as fast as it can be.
-            await self._reconcile(lambda nodes, size_bytes: None, Pace(), None)
+            # As fast as it can be if writes may be waiting, or if it was too slow before.
+            fast = hurries or self._missed
+            pace = Pace(None if fast else self._wishes.nodes_per_s)
+            await self._reconcile(_unheard, pace, None if fast else self._rests())
+        self._missed = missed
         paths = with_parents(changed)
         if self._touched is not None:
             self._touched.update(paths)
@@ -315,7 +324,7 @@ class Tail:
         """
         engine = self._wishes.compared_by
         if engine is not None:
-            wishes = CompareWishes(nodes_per_s=self._rate)
+            wishes = CompareWishes(nodes_per_s=self._wishes.nodes_per_s)
             places = StorePlace(self._source.url), StorePlace(self._target.url)
             try:
                 found = await engine.compare(*places, wishes=wishes)
@@ -333,8 +342,8 @@ class Tail:
                         if not stays_behind(mismatch.path):
                             yield mismatch.path
                     return
-        pace, rests = Pace(self._rate), self._rests()
-        async for path in self._differences(lambda nodes, size_bytes: None, pace, rests):
+        pace, rests = Pace(self._wishes.nodes_per_s), self._rests()
+        async for path in self._differences(_unheard, pace, rests):
             yield path
 
     async def _settle(self, path: str) -> None:
