@@ -95,12 +95,18 @@ def sdk_stays_in_the_old_cluster(self: Attachment, url: str, url_tls: str) -> No
 
 @planted("admin_client_believes_every_answer", target="anabranch.client.admin.calls:Calls.call")
 async def admin_client_believes_every_answer(
-    self: Calls, method: str, path: str, body: Any = None, *, query: Any = None
+    self: Calls,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    query: Any = None,
+    patience_s: float = 0.0,
 ) -> WebAnswer:
     """A refusal is taken for an answer."""
     try:
         answer: WebAnswer = await original("admin_client_believes_every_answer")(
-            self, method, path, body, query=query
+            self, method, path, body, query=query, patience_s=patience_s
         )
     except AdminRefused:
         return WebAnswer(200, {}, b"{}")
