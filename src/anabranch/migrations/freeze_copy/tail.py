@@ -262,10 +262,9 @@ class Tail:
             elif not stays_behind(event.path):
                 changed[event.path] = None
         if missed:
-            # As fast as it can be if writes may be waiting, or if it was too slow before.
-            fast = hurries or self._missed
-            pace = Pace(None if fast else self._wishes.nodes_per_s)
-            await self._reconcile(_unheard, pace, None if fast else self._rests())
+            # At no rate: as much may be missed meanwhile. Writes may be waiting for it, too.
+            rests = None if hurries or self._missed else self._rests()
+            await self._reconcile(_unheard, Pace(), rests)
         self._missed = missed
         paths = with_parents(changed)
         if self._touched is not None:
