@@ -62,7 +62,7 @@ def check_ledgers(options: Options) -> None:
         ConfigError: naming what is wrong.
     """
     if options["ledgersUrl"]:
-        # What reads stores is loaded by who wants it: a worker starts in half of the time without.
+        # What reads stores is loaded by who wants it: it is half of what a worker loads of ours.
         from pyspark_anabranch.direct.reading import check_stored_ledgers
 
         check_stored_ledgers(options)
